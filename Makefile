@@ -1,0 +1,84 @@
+# `make` alone lists what there is. Every target does the set-up that it needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+UV := $(shell command -v uv 2>/dev/null)
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reconcile
+
+export GX_ANALYTICS_ENABLED := false
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: setup ## bring the demo world up, seed it, plant every fault, show them, take it down
+	$(BIN)/reconcile demo
+
+.PHONY: test
+test: setup ## all tests, against a real Postgres, Kafka and Spark
+	$(BIN)/pytest
+
+.PHONY: check
+check: $(VENV)/.ready ## format, lint, import boundaries, types, unit tests; seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/unit
+
+.PHONY: format
+format: $(VENV)/.ready ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format .
+
+.PHONY: schema
+schema: $(VENV)/.ready ## write docs/contract.schema.json anew from the contract's model
+	$(BIN)/reconcile contract schema > docs/contract.schema.json
+
+.PHONY: setup
+setup: $(VENV)/.ready jars/.ready ## the virtual environment and the jars
+
+.PHONY: lock
+lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
+	uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-header --annotation-style line -o requirements.txt
+
+.PHONY: clean
+clean: ## remove what the targets above made
+	rm -rf $(VENV) jars .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: needs-python
+needs-python:
+	@command -v $(PYTHON) >/dev/null || { echo "reconcile needs Python 3.11 to 3.13, and '$(PYTHON)' is not on the PATH. Install it, or name another: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "reconcile needs Python 3.11 to 3.13, and '$(PYTHON)' is $$($(PYTHON) -V). Name another: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "reconcile needs Python's venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
+
+.PHONY: needs-java
+needs-java:
+	@command -v $(JAVA) >/dev/null || { echo "reconcile needs Java 17 or newer, and '$(JAVA)' is not there. Install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; }
+	@$(JAVA) -version 2>&1 | awk -F '"' '/version/ {split($$2, v, "."); exit v[1] < 17}' || { echo "reconcile needs Java 17 or newer; this is $$($(JAVA) -version 2>&1 | head -n 1)" >&2; exit 1; }
+
+$(VENV)/.ready: requirements.txt pyproject.toml | needs-python
+ifneq ($(UV),)
+	@test -x $(BIN)/python || uv venv -q --python "$$(command -v $(PYTHON))" $(VENV)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync -q requirements.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -q --no-deps -e .
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+endif
+	@touch $@
+
+# PySpark ships Ivy, and Ivy resolves the rest: no build tool of the JVM is needed.
+jars/.ready: ivy.xml $(VENV)/.ready | needs-java
+	@mkdir -p jars $(CACHE)
+	@$(JAVA) -jar $(VENV)/lib/python3*/site-packages/pyspark/jars/ivy-*.jar -ivy ivy.xml -cache $(CACHE)/ivy -confs spark broker \
+	  -types jar bundle -retrieve 'jars/[conf]/[artifact]-[revision].[ext]' -sync > $(CACHE)/resolve.log 2>&1 \
+	  || { grep -E 'ERROR|not found|unresolved|Server access|Exception' $(CACHE)/resolve.log >&2; echo "the jars of ivy.xml could not be resolved; the whole story is in $(CACHE)/resolve.log" >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,42 @@
+"""The command line: data on stdout, words on stderr, and exit codes that scripts can rely on."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from reconcile.cli.contract import contract
+from reconcile.cli.demo import demo
+from reconcile.cli.lab import lab
+from reconcile.errors import ReconcileError
+
+COULD_NOT_TELL = 2
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="reconcile")
+def cli() -> None:
+    """Find where services that copy each other's state through Kafka disagree, say why, and repair it."""
+
+
+cli.add_command(contract)
+cli.add_command(lab)
+cli.add_command(demo)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except ReconcileError as error:
+        click.echo(f"reconcile: {error}", err=True)
+        code = COULD_NOT_TELL
+    except click.ClickException as error:
+        error.show()
+        code = COULD_NOT_TELL
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("reconcile: interrupted", err=True)
+        code = INTERRUPTED
+    sys.exit(code)

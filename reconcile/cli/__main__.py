@@ -1,0 +1,5 @@
+"""`python -m reconcile.cli` is `reconcile`."""
+
+from reconcile.cli import main
+
+main()

@@ -1,0 +1,227 @@
+"""`reconcile lab`: an embedded world to try, test and demonstrate on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconcile.cli.output import print_json
+from reconcile.lab.folder import Lab, Ports
+
+DEFAULT_FOLDER = ".lab"
+NOT_UP = 2
+_TRUTH_COLUMNS = ("fault", "link", "difference", "cause", "hop", "status")
+_PORT = click.IntRange(1, 65535)
+
+
+def _folder(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--dir",
+        "lab",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=lambda: Path(os.environ.get("RECONCILE_LAB") or DEFAULT_FOLDER),
+        show_default=f"$RECONCILE_LAB, or {DEFAULT_FOLDER}",
+        callback=lambda _context, _parameter, value: Lab(value),
+        help="The folder that holds the world.",
+    )(command)
+
+
+def _json(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def say(message: str) -> None:
+    """Print words for people, apart from the data."""
+    click.echo(message, err=True)
+
+
+@click.group()
+def lab() -> None:
+    """An embedded world: real Postgres, real Kafka, services, faults, and the truth about them."""
+
+
+@lab.command()
+@_folder
+@click.option("--postgres-port", type=_PORT, default=Ports.postgres, show_default=True)
+@click.option("--kafka-port", type=_PORT, default=Ports.kafka, show_default=True)
+@click.option("--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's own.")
+@_json
+def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_json: bool) -> None:
+    """Start the servers and provide databases and topics. Harmless when they run.
+
+    Writes reconcile.yaml beside the folder, with the connections of this world.
+    """
+    from reconcile.lab import world
+
+    asked = {"postgres_port": postgres_port, "kafka_port": kafka_port, "controller_port": controller_port}
+    context = click.get_current_context()
+    told = any(context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT for name in asked)
+    world.up(lab, Ports(*asked.values()) if told else None, say=say)
+    if as_json:
+        print_json(world.status(lab))
+        return
+    where = world.status(lab)
+    say(
+        f"up: Postgres on 127.0.0.1:{lab.state().ports.postgres}, Kafka on {where['kafka']},"
+        f" settings in {where['config']}"
+    )
+
+
+@lab.command()
+@_folder
+@click.option("--wipe", is_flag=True, help="Remove the world's data too.")
+def down(lab: Lab, wipe: bool) -> None:
+    """Stop the servers. The data stay for the next `up`, unless --wipe."""
+    from reconcile.lab import world
+
+    world.down(lab, wipe=wipe)
+    say("down, and the world is gone" if wipe else "down")
+
+
+@lab.command()
+@_folder
+@_json
+def status(lab: Lab, as_json: bool) -> None:
+    """Tell what runs and how to reach it; exits 0 when the world is up, else 2."""
+    from reconcile.lab import world
+
+    found = world.status(lab)
+    if as_json:
+        print_json(found)
+    else:
+        for name, value in found.items():
+            if name == "databases":
+                for database, url in value.items():
+                    click.echo(f"{database:>10}  {url}")
+            elif name == "processes":
+                for server, pid in value.items():
+                    click.echo(f"{server:>10}  {f'process {pid}' if pid else 'down'}")
+            else:
+                click.echo(f"{name:>10}  {value}")
+    if not found["running"]:
+        sys.exit(NOT_UP)
+
+
+@lab.command()
+@_folder
+@click.option("--aggregates", type=click.IntRange(1), default=10_000, show_default=True)
+@click.option("--seed", "number", type=click.IntRange(0), default=42, show_default=True)
+@_json
+def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
+    """Fill a new world in bulk; the same seed gives the same world."""
+    from reconcile.lab.seed import seed as fill
+
+    with _bar("seeding", aggregates) as advance:
+        made = fill(lab, aggregates, number, advance)
+    rate = made.events / made.seconds
+    if as_json:
+        print_json({"aggregates": made.aggregates, "events": made.events, "seconds": round(made.seconds, 2)})
+    say(f"seeded {made.aggregates:,} aggregates, {made.events:,} events in {made.seconds:.1f} s ({rate:,.0f} events/s)")
+
+
+@lab.command()
+@_folder
+@click.option("--rate", type=click.FloatRange(0.1, 5000), default=50.0, show_default=True, help="Changes a second.")
+@click.option("--seconds", type=click.FloatRange(0.1), default=30.0, show_default=True)
+@_json
+def traffic(lab: Lab, rate: float, seconds: float, as_json: bool) -> None:
+    """Make live changes while the relay and the consumers run; then wait until every copy has them."""
+    from dataclasses import asdict
+
+    from reconcile.lab.traffic import traffic as run
+
+    with _bar("changes", round(rate * seconds)) as advance:
+        seen = run(lab, rate, seconds, lambda now: advance(now.changes))
+    if as_json:
+        print_json(asdict(seen))
+    applied = ", ".join(f"{name} {count:,}" for name, count in seen.applied.items())
+    say(f"{seen.changes:,} changes in {seen.seconds:.1f} s; published {seen.published:,}; applied: {applied}")
+    if not seen.drained:
+        say("the consumers had not caught up when they were stopped")
+
+
+@lab.command()
+@_folder
+@click.argument("names", nargs=-1)
+@click.option(
+    "--count", type=click.IntRange(1), default=3, show_default=True, help="Aggregates for each form of a fault."
+)
+@click.option("--list", "listing", is_flag=True, help="Show the faults that there are.")
+@_json
+def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: bool) -> None:
+    """Plant faults by NAME, or `all`; each adds to the truth what it did."""
+    from reconcile.lab import faults
+
+    if listing or not names:
+        found = [{"name": one.name, "systems": one.systems, "what": one.summary} for one in faults.FAULTS]
+        if as_json:
+            print_json({"faults": found})
+        else:
+            for one in faults.FAULTS:
+                click.echo(f"{one.name:<22} {', '.join(one.systems):<9} {one.summary}")
+        if not listing:
+            raise click.UsageError("name at least one fault, or `all`")
+        return
+    grown = faults.plant(lab, faults.named(names), count, say)
+    if as_json:
+        print_json({"differences": grown})
+
+
+@lab.command()
+@_folder
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl"]),
+    help="A table on a terminal, else JSON lines, unless told.",
+)
+@_json
+def truth(lab: Lab, form: str | None, as_json: bool) -> None:
+    """Show what the faults really did."""
+    import json
+
+    from reconcile.lab.truth import read
+
+    rows = read(lab.truth)
+    if as_json:
+        print_json({"truth": rows})
+    elif (form or ("table" if sys.stdout.isatty() else "jsonl")) == "jsonl":
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+    else:
+        show_truth(rows)
+
+
+def show_truth(rows: list[dict[str, Any]]) -> None:
+    """Print the truth as a table, one row for each kind of difference that a fault made."""
+    from collections import Counter
+
+    from rich.console import Console
+    from rich.table import Table
+
+    kinds = Counter((*(str(row[name] or "-") for name in _TRUTH_COLUMNS), ", ".join(row["systems"])) for row in rows)
+    table = Table(title=f"The truth: {len(rows)} differences", title_justify="left")
+    for heading in (*_TRUTH_COLUMNS, "systems"):
+        table.add_column(heading)
+    table.add_column("ids", justify="right")
+    for kind, count in kinds.items():
+        table.add_row(*kind, str(count))
+    Console().print(table)
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(what, total=total)
+        yield lambda done: progress.update(bar, completed=done)

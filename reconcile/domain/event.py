@@ -1,0 +1,61 @@
+"""What an event is called: the id by which ledgers, logs and failure topics speak of one and the same event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reconcile.domain.dialect import Headers
+
+CLOUDEVENT_ID = ("ce_id", "ce-id")
+
+# Where a change stands in its database's log, by Debezium's connector. The first field has to be there.
+_SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
+    "postgresql": ("lsn", "txId"),
+    "mysql": ("file", "pos", "row"),
+    "mariadb": ("file", "pos", "row"),
+    "sqlserver": ("change_lsn", "commit_lsn", "event_serial_no"),
+    "db2": ("change_lsn", "commit_lsn"),
+    "oracle": ("scn", "commit_scn", "rs_id", "ssn"),
+}
+
+
+def event_id(
+    headers: Headers,
+    declared: str | None,
+    debezium_source: Mapping[str, object] | None,
+    origin: tuple[str, int, int],
+) -> str:
+    """The event's id: the contract's, else Debezium's position in the source, else CloudEvents' id, else its origin.
+
+    `declared` is the value of the contract's `event_id` in this record; `origin` is the topic, partition and offset
+    where the record first stood, so that its copies in retry and dead-letter topics keep the name.
+    """
+    topic, partition, offset = origin
+    return (
+        declared
+        or (_source_id(debezium_source) if debezium_source else None)
+        or _cloudevent_id(headers)
+        or f"{topic}-{partition}@{offset}"
+    )
+
+
+def _source_id(source: Mapping[str, object]) -> str | None:
+    """A position names a change only if the record comes from the log: all records of a snapshot share one position."""
+    connector = str(source.get("connector"))
+    fields = _SOURCE_POSITION.get(connector)
+    if fields is None or source.get(fields[0]) is None or source.get("snapshot") not in (None, False, "false"):
+        return None
+    position = [str(source[field]) for field in fields if source.get(field) is not None]
+    return ":".join([connector, str(source.get("name", "")), *position])
+
+
+def _cloudevent_id(headers: Headers) -> str | None:
+    texts = (_text(value) for wanted in CLOUDEVENT_ID for name, value in headers if name == wanted and value)
+    return next(filter(None, texts), None)
+
+
+def _text(value: bytes | bytearray) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,29 @@
+"""The demo: a world is brought up, filled, damaged in every way we know, shown, and taken down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reconcile.lab import faults, seed, truth, world
+from reconcile.lab.folder import Lab, Ports
+
+FOLDER = Path(".lab-demo") / "world"
+# Beside the lab's own, so that a demo and a lab can run side by side.
+PORTS = Ports(postgres=15442, kafka=19192, controller=19193)
+AGGREGATES = 10_000
+SEED = 2026
+
+
+def damaged_world(say: Callable[[str], None]) -> Lab:
+    """Bring up a new world with every fault planted."""
+    lab = Lab(FOLDER)
+    world.down(lab, wipe=True)
+    world.up(lab, PORTS, say)
+    say(f"seeding {AGGREGATES:,} aggregates")
+    seeded = seed.seed(lab, AGGREGATES, SEED)
+    say(f"seeded {seeded.events:,} events in {seeded.seconds:.1f} s")
+    say(f"planting {len(faults.FAULTS)} faults")
+    planted = faults.plant(lab, faults.FAULTS, count=3, say=say)
+    say(f"{planted} aggregates now differ, or will; {len(truth.read(lab.truth))} lines of truth")
+    return lab

@@ -1,0 +1,48 @@
+"""Where a topic begins and ends, and how far a group has come in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+_PATIENCE = 30
+
+
+def admin_client(bootstrap: str) -> AdminClient:
+    """Give a client that asks and changes nothing by itself."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def partitions(admin: AdminClient, topic: str) -> list[int]:
+    """Give a topic's partitions as they are now."""
+    return sorted(admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
+
+
+def ends(admin: AdminClient, topic: str) -> dict[int, int]:
+    """Give the offset after the last record of each partition."""
+    from confluent_kafka.admin import OffsetSpec
+
+    return _offsets(admin, topic, OffsetSpec.latest())
+
+
+def unread(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Give, for each partition with something to read, where the group would go on and where the partition ends."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import OffsetSpec
+
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_PATIENCE)
+    committed = {place.partition: place.offset for place in answer.topic_partitions or () if place.topic == topic}
+    begin, end = _offsets(admin, topic, OffsetSpec.earliest()), ends(admin, topic)
+    starts = {number: max(committed.get(number, -1), begin[number]) for number in end}
+    return {number: (start, end[number]) for number, start in starts.items() if start < end[number]}
+
+
+def _offsets(admin: AdminClient, topic: str, spec: OffsetSpec) -> dict[int, int]:
+    from confluent_kafka import TopicPartition
+
+    asked = admin.list_offsets({TopicPartition(topic, number): spec for number in partitions(admin, topic)})
+    return {place.partition: answer.result(_PATIENCE).offset for place, answer in asked.items()}

@@ -1,0 +1,90 @@
+"""The relay: publishes what lies in the outbox, in its order, and marks it once the log has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from reconcile.lab.services.user import Event
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+    from psycopg2.extensions import connection
+
+_BATCH = 500
+
+
+def producer(bootstrap: str, **overrides: object) -> Producer:
+    """Give a producer as it should be: idempotent, acknowledged by all, keyed as Java's clients key."""
+    from confluent_kafka import Producer
+
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "linger.ms": 2,
+            "log_level": 0,
+            **overrides,
+        }
+    )
+
+
+def send(sender: Producer, events: Iterable[Event]) -> None:
+    """Send events in their order and wait until the log has them; raises when it does not."""
+    failures: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for event in events:
+        sender.produce(
+            event.topic,
+            key=event.aggregate_id.encode(),
+            value=None if event.payload is None else event.payload.encode(),
+            headers=event.headers,
+            on_delivery=delivered,
+        )
+        sender.poll(0)
+    left = sender.flush(30)
+    if failures or left:
+        raise RuntimeError(f"{len(failures) + left} events were not published: {failures[:1]}")
+
+
+class Relay:
+    """The outbox's relay."""
+
+    def __init__(self, database: connection, sender: Producer) -> None:
+        self._database = database
+        self._sender = sender
+
+    def pending(self) -> list[tuple[int, Event]]:
+        """Give the next events to publish, with their positions."""
+        with self._database, self._database.cursor() as cursor:
+            cursor.execute(
+                "select position, topic, aggregate_id::text, event_id::text, event_type, correlation_id::text, payload"
+                " from outbox where published_at is null and parked_at is null order by position limit %s",
+                (_BATCH,),
+            )
+            return [(position, Event(*row)) for position, *row in cursor.fetchall()]
+
+    def mark_published(self, positions: list[int]) -> None:
+        """Note that the log has these."""
+        with self._database, self._database.cursor() as cursor:
+            cursor.execute("update outbox set published_at = clock_timestamp() where position = any(%s)", (positions,))
+
+    def park(self, positions: list[int]) -> None:
+        """Give up on these until somebody looks; they stay unpublished."""
+        with self._database, self._database.cursor() as cursor:
+            cursor.execute("update outbox set parked_at = clock_timestamp() where position = any(%s)", (positions,))
+
+    def run(self) -> int:
+        """Publish all that is pending; gives how many there were."""
+        published = 0
+        while batch := self.pending():
+            send(self._sender, (event for _, event in batch))
+            self.mark_published([position for position, _ in batch])
+            published += len(batch)
+        return published

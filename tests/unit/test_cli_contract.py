@@ -1,0 +1,101 @@
+"""`reconcile contract` and how commands print."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from reconcile.cli.contract import contract
+from reconcile.cli.output import print_json
+
+VALID = """
+version: 1
+aggregate: user
+source: {store: a, table: t, id: id}
+topic: {cluster: main, name: user}
+consumers:
+  - {name: login, group: g, store: b, table: u, id: id, fields: [{name: email, source: email, consumer: mail}]}
+  - {name: billing, group: h, store: b, table: u, id: id, fields: [{name: email, source: email, consumer: mail}]}
+"""
+
+
+def check(folder: Path, text: str, *options: str) -> Result:
+    file = folder / "c.yaml"
+    file.write_text(text)
+    return CliRunner().invoke(contract, ["check", str(file), *options])
+
+
+def test_a_valid_contract_is_summed_up(tmp_path: Path) -> None:
+    """One line says what is linked, and the exit code is 0."""
+    result = check(tmp_path, VALID)
+    expected = f"{tmp_path}/c.yaml: ok: user through topic user to login, billing\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (0, expected, "")
+
+
+def test_problems_go_to_stderr_one_per_line(tmp_path: Path) -> None:
+    """Each line has file, path, message and line; the exit code is 2."""
+    result = check(tmp_path, VALID.replace("version: 1", "version: 2").replace("cluster", "clustr"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        f"{tmp_path}/c.yaml: version: this program reads version 1: write `version: 1` (line 2)",
+        f"{tmp_path}/c.yaml: topic.cluster: is missing: the name of the connection to the Kafka cluster (line 5)",
+        f'{tmp_path}/c.yaml: topic.clustr: unknown key "clustr"; did you mean "cluster"? (line 5)',
+    ]
+
+
+def test_json_tells_of_a_valid_contract(tmp_path: Path) -> None:
+    """--json prints one object."""
+    result = check(tmp_path, VALID, "--json")
+    expected = {"schema_version": 1, "file": f"{tmp_path}/c.yaml", "valid": True, "problems": []}
+    assert (result.exit_code, json.loads(result.stdout)) == (0, expected)
+
+
+def test_json_tells_of_problems(tmp_path: Path) -> None:
+    """--json prints problems as data, and nothing else."""
+    result = check(tmp_path, VALID.replace("aggregate: user", "aggregate: 5"), "--json")
+    message = 'expected text, found 5; put quotes round it: "5"'
+    assert json.loads(result.stdout)["problems"] == [{"path": "aggregate", "line": 3, "message": message}]
+    assert (result.exit_code, result.stderr) == (2, "")
+
+
+def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
+    """A wrong name is told like any other problem."""
+    result = CliRunner().invoke(contract, ["check", str(tmp_path / "none.yaml")])
+    assert (result.exit_code, result.stderr) == (2, f"{tmp_path}/none.yaml: there is no such file\n")
+
+
+def test_the_schema_is_printed() -> None:
+    """`schema` prints a JSON Schema on stdout."""
+    result = CliRunner().invoke(contract, ["schema"])
+    assert json.loads(result.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_checking_needs_no_heavy_library(tmp_path: Path) -> None:
+    """Neither Spark nor a driver is loaded to check a contract."""
+    file = tmp_path / "c.yaml"
+    file.write_text(VALID)
+    program = (
+        "import sys; from reconcile.cli.contract import contract\n"
+        f"contract(['check', {str(file)!r}], standalone_mode=False)\n"
+        "print(sorted({'pyspark', 'confluent_kafka', 'psycopg2', 'sqlalchemy', 'airflow'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("text", ["ü", "\ud800", "\U0001f600", "\\ud800"])
+def test_any_text_is_printed_as_valid_json(text: str) -> None:
+    """Text comes out as UTF-8; what UTF-8 cannot say is escaped."""
+
+    @click.command()
+    def command() -> None:
+        print_json({"text": text})
+
+    result = CliRunner().invoke(command)
+    assert json.loads(result.stdout_bytes) == {"schema_version": 1, "text": text}
