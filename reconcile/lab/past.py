@@ -88,6 +88,10 @@ def _texts(rows: NDArray[np.uint8]) -> list[str]:
     return [text[at : at + 36] for at in range(0, len(text), 36)]
 
 
+def _homes(keys: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    return (murmur2_many(keys) & 0x7FFFFFFF) % PARTITIONS
+
+
 class _People:
     """Everybody's choices, the same for every worker."""
 
@@ -96,9 +100,9 @@ class _People:
         self.seed = seed
         self.count = count
         self.ids = uuids(dice, count)
-        self.partitions = murmur2_many(self.ids) % PARTITIONS
+        self.partitions = _homes(self.ids)
         self.records = uuids(dice, -(-count // ACTIVE_EVERY))
-        self.record_partitions = murmur2_many(self.records) % PARTITIONS
+        self.record_partitions = _homes(self.records)
         self.first = dice.integers(0, len(FIRST_NAMES), (count, 2))
         self.last = dice.integers(0, len(LAST_NAMES), count)
         self.domain = dice.integers(0, len(DOMAINS), count)
