@@ -11,8 +11,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reconcile
 
-export GX_ANALYTICS_ENABLED := false
-
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'

@@ -88,8 +88,8 @@ def _texts(rows: NDArray[np.uint8]) -> list[str]:
     return [text[at : at + 36] for at in range(0, len(text), 36)]
 
 
-def _homes(keys: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    return (murmur2_many(keys) & 0x7FFFFFFF) % PARTITIONS
+def _homes(keys: NDArray[np.uint8]) -> NDArray[np.int64]:
+    return (murmur2_many(keys).astype(np.int64) & 0x7FFFFFFF) % PARTITIONS
 
 
 class _People:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconcile.lab import faults, truth, world
+from reconcile.errors import RefusedError
+from reconcile.lab import faults, truth
 from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.copies import SERVICES
@@ -65,7 +66,7 @@ def rows(lab: Lab, database: str, query: str) -> list[tuple[Any, ...]]:
 
 def differences(lab: Lab) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
     """Compare every copy with its source, the simplest way there is: difference and fields by link and id."""
-    found = {}
+    found: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for service in SERVICES:
         link = service.link
         source = {row[0]: row[1:] for row in rows(lab, "user", SOURCES[link])}
@@ -141,5 +142,5 @@ def test_traffic_flows_past_faults(damaged: Lab) -> None:
 
 def test_growth_is_planted_once(damaged: Lab) -> None:
     """A topic that has grown is not grown again."""
-    with pytest.raises(world.RefusedError, match="has grown to 18 partitions already"):
+    with pytest.raises(RefusedError, match="has grown to 18 partitions already"):
         faults.plant(damaged, faults.named(["topic-growth"]), 1)

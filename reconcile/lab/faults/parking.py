@@ -14,6 +14,7 @@ from reconcile.lab.services.consumer import (
 )
 from reconcile.lab.services.copies import ACTIVITY, LOGIN
 
+_TRIES = 3
 _LOGIN_RETRY = "login-retry"
 _ACTIVITY_RETRY = "activity-retry"
 _RETRY_1 = "user-account.login.retry-1"
@@ -62,7 +63,7 @@ def dead_letter(stage: Stage, count: int) -> None:
     failing += [stage.user.change_email(person.user_id, stage.mail()) for person in people]
     stage.publish()
     park = Park(stage.sender, _DEAD, LOGIN.group, parking.spring_dead_letter)
-    stage.consume(LOGIN, only(failing, UnreadableError), park)
+    stage.consume(LOGIN, only(failing, UnreadableError), park, tries=_TRIES)
     stage.tell(LOGIN, ids(people), "changed", "dead_lettered", "log_to_consumer", ["email"])
     stage.tell(LOGIN, ids(newcomers), "missing", "dead_lettered", "log_to_consumer")
 
@@ -75,7 +76,7 @@ def overtaken_dead_letter(stage: Stage, count: int) -> None:
         stage.user.change_email(person.user_id, stage.mail())
     stage.publish()
     park = Park(stage.sender, _DEAD, LOGIN.group, parking.spring_dead_letter)
-    stage.consume(LOGIN, only(failing, UnreadableError), park)
+    stage.consume(LOGIN, only(failing, UnreadableError), park, tries=_TRIES)
     stage.tell(LOGIN, ids(people), "latent", "dead_lettered", "log_to_consumer")
 
 

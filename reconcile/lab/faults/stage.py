@@ -142,12 +142,13 @@ class Stage:
         trouble: Trouble = no_trouble,
         on_failure: OnFailure = swallow,
         arrange: Callable[[Record], int] = lambda _: 0,
+        tries: int = 1,
     ) -> None:
         """Let a service consume all that is there; `arrange` lets some partitions run ahead of others."""
         group = Group(self.lab.bootstrap, service.group, service.topic)
         but = _struck(service)
         records = sorted(group.unread(but), key=arrange)
-        apply_all(service, self.database(service.name), records, trouble, on_failure)
+        apply_all(service, self.database(service.name), records, trouble, on_failure, tries)
         group.commit(but)
 
     def settle(self) -> None:

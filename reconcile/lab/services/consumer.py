@@ -69,13 +69,17 @@ def apply_all(
     records: Iterable[Record],
     trouble: Trouble = no_trouble,
     on_failure: OnFailure = swallow,
+    tries: int = 1,
 ) -> None:
-    """Apply records one by one; what fails goes to the service's failure policy."""
+    """Apply records one by one; what fails, as often as it is tried in place, goes to the service's failure policy."""
     for record in records:
-        try:
-            apply_once(service, database, record, trouble)
-        except Exception as error:  # noqa: BLE001 - this is the policy's place: whatever failed, it decides
-            on_failure(record, error)
+        for attempt in range(1, tries + 1):
+            try:
+                apply_once(service, database, record, trouble)
+                break
+            except Exception as error:  # noqa: BLE001 - this is the policy's place: whatever failed, it decides
+                if attempt == tries:
+                    on_failure(record, error)
 
 
 @dataclass(frozen=True)
