@@ -27,9 +27,9 @@ class UnknownConnectionError(ReconcileError):
 
 
 def _folder(value: Any) -> Any:
-    if not isinstance(value, (str, Path)) or not str(value).strip():
-        raise ValueError("expected the path of a folder")
-    return Path(value)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("expected the path of a folder, or a URI such as s3a://bucket/runs")
+    return value
 
 
 class Spark(Model):
@@ -44,8 +44,8 @@ class Spark(Model):
 class Settings(Model):
     """What an installation sets once for all contracts."""
 
-    workspace: Annotated[Path, BeforeValidator(_folder)] = Path("runs")
-    """The folder in which runs are kept."""
+    workspace: Annotated[str, BeforeValidator(_folder)] = "runs"
+    """The folder in which runs are kept: a path, or a URI of a file system that Spark reaches."""
     control_store: ControlStore | None = None
     """The database that keeps runs, findings over time and corrections."""
     connections: dict[Text, AnyConnection] = Field(default_factory=dict)
@@ -94,7 +94,7 @@ def load_settings(
     }
     update: dict[str, object] = {"connections": connections}
     if workspace is not None:
-        update["workspace"] = Path(workspace)
+        update["workspace"] = workspace
     return settings.model_copy(update=update)
 
 

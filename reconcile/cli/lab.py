@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from reconcile.cli.output import print_json
 from reconcile.lab.folder import Lab, Ports
@@ -59,10 +61,10 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
     """
     from reconcile.lab import world
 
-    asked = {"postgres_port": postgres_port, "kafka_port": kafka_port, "controller_port": controller_port}
-    context = click.get_current_context()
-    told = any(context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT for name in asked)
-    world.up(lab, Ports(*asked.values()) if told else None, say=say)
+    asked = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
+    source = click.get_current_context().get_parameter_source
+    told = {name: port for name, port in asked.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
+    world.up(lab, replace(lab.state().ports, **told) if told else None, say=say)
     if as_json:
         print_json(world.status(lab))
         return

@@ -6,16 +6,19 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 from reconcile.errors import RefusedError
 
 DATABASES = ("user", "login", "billing", "activity", "control")
 READER = "reconcile_reader"
 CONTROL = "reconcile_control"
+_FILES = ("truth.jsonl", "reconcile.yaml", "state.json", "lock")
 _OWNERS = {"postgres": "postgres", "control": CONTROL}
 
 
@@ -51,13 +54,30 @@ class Lab:
         """The file to which each fault appends what it did."""
         return self.root / "truth.jsonl"
 
+    @property
+    def made(self) -> bool:
+        """Whether the folder holds a lab."""
+        return (self.root / "state.json").exists()
+
+    def refuse_foreign(self) -> None:
+        """Raise when the folder holds somebody's files and no lab: ours would mix with them, and a wipe take them."""
+        if not self.made and self.root.is_dir():
+            for entry in self.root.iterdir():
+                if entry.name != "lock" and not entry.name.startswith(".state.json."):
+                    raise RefusedError(
+                        f"{self.root} holds {entry.name} and no lab: choose a folder for the lab alone with --dir"
+                    )
+
     def state(self) -> State:
         """Read what the lab remembers."""
+        file = self.root / "state.json"
         try:
-            raw = json.loads((self.root / "state.json").read_text("utf-8"))
+            raw = json.loads(file.read_text("utf-8"))
+            return State(**{**raw, "ports": Ports(**raw["ports"])})
         except FileNotFoundError:
             return State()
-        return State(**{**raw, "ports": Ports(**raw["ports"])})
+        except (ValueError, TypeError, KeyError):
+            raise RefusedError(f"{file} is not what a lab remembers: put it back, or remove the folder") from None
 
     def remember(self, **changes: object) -> State:
         """Change what the lab remembers; readers see the old state or the new one."""
@@ -65,13 +85,24 @@ class Lab:
         write_atomically(self.root / "state.json", json.dumps(asdict(state), indent=2) + "\n")
         return state
 
+    def forget(self) -> None:
+        """Forget what the world holds, and keep its ports."""
+        self.remember(**asdict(State()) | {"ports": self.state().ports})
+
     def password(self, role: str) -> str:
         """Give the password of a database role, made when it is first asked for."""
         file = self.root / "secrets" / f"{role}.password"
-        if not file.exists():
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(file, secrets.token_urlsafe(18), mode=0o600)
-        return file.read_text("ascii")
+        try:
+            if not file.exists():
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                made = file.with_name(f".{file.name}.made.{os.getpid()}")
+                write_atomically(made, secrets.token_urlsafe(18), mode=0o600)
+                with suppress(FileExistsError):  # two commands may ask at once, and one password counts
+                    os.link(made, file)
+                made.unlink()
+            return file.read_text("ascii")
+        except PermissionError:
+            raise RefusedError(f"{file} is another account's: use the lab as the account that made it") from None
 
     def url(self, database: str, role: str | None = None) -> str:
         """Give a database's URL for one of its roles; its own service's unless told."""
@@ -86,19 +117,47 @@ class Lab:
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:
         """Hold the lab for one command: services that consume twice in one group would disturb each other."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise RefusedError(
-                    f"another command holds the lab in {self.root} ({file.read().strip()}): wait until it ends"
-                ) from None
+        with self._locked() as file:
             file.truncate(0)
             file.write(f"`reconcile lab {doing}`, process {os.getpid()}\n")
             file.flush()
             yield
+
+    def _locked(self) -> TextIO:
+        path = self.root.resolve() / "lock"
+        while True:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = path.open("a+", encoding="utf-8")
+            except OSError as error:
+                raise RefusedError(
+                    f"the folder {self.root} cannot hold the lab: {error}; choose another with --dir"
+                ) from None
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                    return file
+                file.close()  # a wipe removed the lock that we opened
+            except BlockingIOError:
+                with file:
+                    file.seek(0)
+                    holder = file.read().strip()
+                raise RefusedError(
+                    f"another command holds the lab in {self.root} ({holder}): wait until it ends"
+                ) from None
+
+    def remove(self) -> None:
+        """Remove what the lab keeps, then its folder unless something else is in it."""
+        root = self.root.resolve()
+        if (root / "secrets").exists():
+            shutil.rmtree(root / "secrets")
+        # The state goes late: until then the folder is a lab's, and another wipe can finish this one.
+        for name in _FILES:
+            for file in (root / name, *root.glob(f".{name}.*")):
+                file.unlink(missing_ok=True)
+        if not self.root.is_symlink():
+            with suppress(OSError):
+                root.rmdir()
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:

@@ -29,49 +29,61 @@ appender.stdout.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 class Kafka:
     """The lab's broker."""
 
+    name = "Kafka"
+
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self._folder = lab.root.resolve() / "kafka"
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "server.log"
+        self._formatted = self._folder / "formatted"
 
     @property
     def pid(self) -> int | None:
         """The running broker's process, None when it is down."""
-        ours = ["kafka.Kafka", str(self._properties)]
-        return process.find(lambda line: line[-2:] == ours)
+        return next(iter(self._running("kafka.Kafka")), None)
+
+    @property
+    def holds_data(self) -> bool:
+        """Whether an earlier start left its files."""
+        return self._formatted.exists()
 
     def up(self) -> None:
         """Start the broker unless it runs; afterwards it answers."""
         ports = self._lab.state().ports
         if self.pid is None:
-            process.refuse_taken(ports.kafka, "Kafka", "--kafka-port")
-            process.refuse_taken(ports.controller, "Kafka's controller", "--controller-port")
             self._format()
-            command = self._java("kafka.Kafka", str(self._properties))
+            command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._folder), *self._java("kafka.Kafka")]
             with self._log.open("ab") as log:
                 os.posix_spawn(
                     command[0],
                     command,
-                    os.environ,
+                    _environment(),
                     setsid=True,  # so that Ctrl-C at the terminal does not reach the broker
-                    file_actions=[(os.POSIX_SPAWN_DUP2, log.fileno(), fd) for fd in (1, 2)],
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                        *((os.POSIX_SPAWN_DUP2, log.fileno(), fd) for fd in (1, 2)),
+                    ],
                 )
         process.wait_until(self._answers, f"Kafka did not answer on port {ports.kafka}", 60, self._log)
 
     def down(self) -> None:
-        """Stop the broker if it runs."""
-        if pid := self.pid:
-            process.end(pid, signal.SIGTERM, "Kafka")
+        """Stop the broker if it runs, and what a killed command left."""
+        for pid in (*self._running("kafka.Kafka"), *self._running("kafka.tools.StorageTool")):
+            process.end(pid, signal.SIGTERM, self.name)
 
     def kill(self) -> None:
         """Make the broker die as in a power cut."""
         if pid := self.pid:
-            process.end(pid, signal.SIGKILL, "Kafka")
+            process.end(pid, signal.SIGKILL, self.name)
 
     def wipe(self) -> None:
         """Remove the broker's files."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._formatted.unlink(missing_ok=True)  # so that data of which a part is gone are never taken for whole ones
+        process.remove_tree(self._folder)
+
+    def _running(self, main: str) -> list[int]:
+        return process.find(lambda found: main in (line := found.cmdline()) and line[-1] == str(self._properties))
 
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException
@@ -91,19 +103,24 @@ class Kafka:
         self._folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._properties, self._settings())
         write_atomically(self._folder / "log4j2.properties", _LOGGING)
-        if (self._folder / "formatted").exists():
+        if self.holds_data:
             return
-        shutil.rmtree(self._folder / "data", ignore_errors=True)
+        for pid in self._running("kafka.tools.StorageTool"):
+            process.end(pid, signal.SIGKILL, self.name)
+        process.remove_tree(self._folder / "data")
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         done = subprocess.run(
-            self._java("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._properties)),
+            self._java("kafka.tools.StorageTool", "format", "-t", identity, "-c"),
+            cwd=self._folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode != 0:
             raise UnreachableError(f"Kafka's StorageTool could not format {self._folder}: {done.stdout}{done.stderr}")
-        (self._folder / "formatted").touch()
+        self._formatted.touch()
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         home = os.environ.get("JAVA_HOME")
@@ -112,8 +129,8 @@ class Kafka:
             raise RefusedError("the lab needs Java 17 or newer on the PATH, or JAVA_HOME")
         return [
             *(java, "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Djava.awt.headless=true"),
-            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
-            *("-cp", ":".join(str(jar) for jar in jars("broker")), main, *arguments),
+            "-Dlog4j2.configurationFile=log4j2.properties",
+            *("-cp", ":".join(str(jar) for jar in jars("broker")), main, *arguments, str(self._properties)),
         ]
 
     def _settings(self) -> str:
@@ -125,7 +142,7 @@ class Kafka:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://127.0.0.1:{ports.kafka},CONTROLLER://127.0.0.1:{ports.controller}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": self._folder / "data",
+            "log.dirs": "data",  # where the broker works: Kafka would split a path at its commas
             "auto.create.topics.enable": "false",
             # The seed writes records of past days: the world must not forget them.
             "log.retention.ms": -1,
@@ -143,3 +160,7 @@ class Kafka:
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C.UTF-8"}  # Java reads names of files by the locale

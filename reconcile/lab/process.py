@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pwd
@@ -10,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -47,27 +49,33 @@ def refuse_taken(port: int, server: str, option: str) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            owner = f" by {found}" if (found := _listener(port)) else ""
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise RefusedError(
+                    f"port {port}, which {server} is to have: {error.strerror}; choose another with {option}"
+                ) from None
             raise RefusedError(
-                f"port {port}, which {server} is to have, is in use{owner}: end that, or choose another with {option}"
+                f"port {port}, which {server} is to have, is in use by {_listener(port)}:"
+                f" end that, or choose another with {option}"
             ) from None
 
 
-def _listener(port: int) -> str | None:
-    for connection in psutil.net_connections("tcp"):
-        if connection.pid and connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,):
-            return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
-    return None
+def _listener(port: int) -> str:
+    with suppress(psutil.Error):
+        for connection in psutil.net_connections("tcp"):
+            if connection.pid and connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,):
+                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    return "a process of another account"
 
 
-def find(is_ours: Callable[[list[str]], bool]) -> int | None:
-    """Give the pid of the running server whose command line is ours, also one that a killed command left."""
-    for process in psutil.process_iter(["cmdline", "status", "ppid"]):
-        line = process.info["cmdline"]
-        if line and process.info["status"] != psutil.STATUS_ZOMBIE and is_ours(line):
-            return int(process.pid)
-    return None
+def find(is_ours: Callable[[psutil.Process], bool]) -> list[int]:
+    """Give the pids of the running processes that are ours, also of those that a killed command left."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it ended meanwhile, or is another account's and so not ours
+            if process.status() != psutil.STATUS_ZOMBIE and is_ours(process):
+                found.append(process.pid)
+    return found
 
 
 def end(pid: int, stop: signal.Signals, what: str, seconds: float = 30) -> None:
@@ -93,30 +101,39 @@ def unprivileged() -> pwd.struct_passwd | None:
 
 def reachable(path: Path) -> bool:
     """Tell whether an unprivileged account may walk down to a path."""
-    return all(part.stat().st_mode & 0o001 for part in path.resolve().parents)
+    return all(part.stat().st_mode & 0o001 for part in path.resolve().parents if part.exists())
 
 
-def walkable_home(folder: Path, account: pwd.struct_passwd) -> Path:
-    """Give a folder of an account's own: inside `folder` where it can get there, else below /var/tmp."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if reachable(folder):
-        home = folder
-    else:
-        name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
-        home = Path("/var/tmp") / f"reconcile-lab-{name}"  # noqa: S108 - checked below to be ours
-    if home.is_symlink() or (home.exists() and home.stat().st_uid not in (0, account.pw_uid)):
+def walkable_home(folder: Path) -> Path:
+    """Give where an unprivileged account can keep files for `folder`: there, or else below /var/tmp."""
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+    elsewhere = Path("/var/tmp") / f"reconcile-lab-{name}"  # noqa: S108 - `own` checks whose it is
+    return folder if reachable(folder) and not elsewhere.exists() else elsewhere
+
+
+def own(home: Path, account: pwd.struct_passwd | None) -> None:
+    """Make a folder, unless it is there, that only one account may enter; ours unless told."""
+    uid, gid = (account.pw_uid, account.pw_gid) if account else (os.geteuid(), os.getegid())
+    if home.is_symlink() or (home.exists() and home.stat().st_uid not in (os.geteuid(), uid)):
         raise RefusedError(f"{home} belongs to somebody else: remove it, or put the lab elsewhere with --dir")
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
-    os.chown(home, account.pw_uid, account.pw_gid)
-    return home
+    os.chown(home, uid, gid)
 
 
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy a tree once, so that a copy which was cut off is never taken for a whole one."""
+def copy_tree(source: Path, target: Path, account: pwd.struct_passwd) -> None:
+    """Copy a tree for an account once, so that a copy which was cut off is never taken for a whole one."""
     if target.exists():
         return
     beside = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(beside, ignore_errors=True)
+    remove_tree(beside)
     shutil.copytree(source, beside, symlinks=True)
+    for path in (beside, *beside.rglob("*")):
+        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
     beside.rename(target)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree if it is there."""
+    if path.exists():
+        shutil.rmtree(path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from reconcile.errors import RefusedError
 from reconcile.files import committed
+from reconcile.lab import process
 from reconcile.lab.folder import CONTROL, DATABASES, READER, Lab, Ports, write_atomically
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
@@ -32,37 +35,62 @@ _WRITTEN_BY_US = "# Written by `reconcile lab up`; it is written anew whenever t
 
 def up(lab: Lab, ports: Ports | None = None, say: Callable[[str], None] = lambda _: None) -> None:
     """Bring the world up, whatever an earlier command left: afterwards both servers answer and hold what they need."""
+    lab.refuse_foreign()
     with lab.alone("up"):
-        postgres, kafka = Postgres(lab), Kafka(lab)
-        if ports and ports != lab.state().ports and (postgres.pid or kafka.pid):
+        servers = postgres, kafka = Postgres(lab), Kafka(lab)
+        if not lab.made:  # what is left of a lab whose folder was removed
+            for server in servers:
+                server.down()
+                server.wipe()
+        before = [server for server in servers if server.pid]
+        state = lab.state()
+        if ports and ports != state.ports and before:
             raise RefusedError(f"the lab in {lab.root} runs on other ports: `reconcile lab down` first")
-        lab.remember(**({"ports": ports} if ports else {}))
-        say("starting Postgres")
-        postgres.up()
-        say("starting Kafka")
-        kafka.up()
-        say("providing databases, roles and topics")
-        _provide_databases(lab)
-        _provide_topics(lab)
-        _write_settings(lab)
+        lost = [server.name for server in servers if not server.holds_data]
+        if state.seeded != "no" and lost:
+            raise RefusedError(
+                f"the lab in {lab.root} was seeded, and the data of {' and '.join(lost)} are gone:"
+                " `reconcile lab down --wipe` and `reconcile lab up` give a new one"
+            )
+        _refuse_taken(ports or state.ports, postgres, kafka)
+        lab.remember(ports=ports or state.ports)
+        try:
+            say("starting Postgres")
+            postgres.up()
+            say("starting Kafka")
+            kafka.up()
+            say("providing databases, roles and topics")
+            _provide_databases(lab)
+            _provide_topics(lab)
+            _write_settings(lab)
+        except BaseException:
+            for server in servers:
+                if server not in before:
+                    server.down()
+            raise
 
 
 def down(lab: Lab, wipe: bool = False) -> None:
-    """Stop what runs of the world; with `wipe`, forget it too."""
-    if not lab.root.is_dir():
-        return
-    with lab.alone("down"):
+    """Stop what runs of the world, also where its folder is gone; with `wipe`, forget it too."""
+    if wipe:
+        lab.refuse_foreign()
+    with lab.alone("down") if lab.made else nullcontext():
         servers = (Kafka(lab), Postgres(lab))
         for server in servers:
             server.down()
         if wipe:
-            for server in servers:
-                server.wipe()
-    if wipe:
-        config = settings_file(lab)
-        if config.is_file():
+            _wipe(lab, servers)
+
+
+def _wipe(lab: Lab, servers: tuple[Kafka, Postgres]) -> None:
+    if lab.made:
+        lab.forget()  # first: a wipe that is cut off must not leave a world that counts as seeded
+        config = _beside(lab)
+        if _written_for(lab, config):
             config.unlink()
-        shutil.rmtree(lab.root)
+    for server in servers:
+        server.wipe()
+    lab.remove()
 
 
 def status(lab: Lab) -> dict[str, Any]:
@@ -94,10 +122,45 @@ def require_running(lab: Lab) -> None:
 
 def settings_file(lab: Lab) -> Path:
     """Give the settings that the lab writes: reconcile.yaml beside its folder, unless a team's own stands there."""
-    beside = lab.root.resolve().parent / "reconcile.yaml"
-    if not beside.exists() or beside.read_text("utf-8", errors="replace").startswith(_WRITTEN_BY_US):
+    beside = _beside(lab)
+    if _written_by_us(beside) or (not beside.exists() and os.access(beside.parent, os.W_OK)):
         return beside
     return lab.root / "reconcile.yaml"
+
+
+def _beside(lab: Lab) -> Path:
+    return lab.root.resolve().parent / "reconcile.yaml"
+
+
+def _written_by_us(config: Path) -> bool:
+    if not (config.is_file() and os.access(config, os.R_OK | os.W_OK)):
+        return False
+    return config.read_text("utf-8", errors="replace").startswith(_WRITTEN_BY_US)
+
+
+def _written_for(lab: Lab, config: Path) -> bool:
+    return _written_by_us(config) and _as_yaml(_reference(lab, "control")) in config.read_text("utf-8")
+
+
+def _reference(lab: Lab, name: str) -> dict[str, str]:
+    return {"url": f"file:{lab.root.resolve() / 'secrets' / f'{name}.url'}"}
+
+
+def _as_yaml(data: object) -> str:
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=float("inf"))
+
+
+def _refuse_taken(ports: Ports, postgres: Postgres, kafka: Kafka) -> None:
+    wanted = (
+        (postgres, ports.postgres, "Postgres", "--postgres-port"),
+        (kafka, ports.kafka, "Kafka", "--kafka-port"),
+        (kafka, ports.controller, "Kafka's controller", "--controller-port"),
+    )
+    if len(set(astuple(ports))) < len(wanted):
+        raise RefusedError(f"each server needs a port of its own: {', '.join(f'{one[2]} {one[1]}' for one in wanted)}")
+    for server, port, what, option in wanted:
+        if server.pid is None:
+            process.refuse_taken(port, what, option)
 
 
 def _write_settings(lab: Lab) -> None:
@@ -108,17 +171,18 @@ def _write_settings(lab: Lab) -> None:
     references = {}
     for name, url in urls.items():
         write_atomically(secrets / f"{name}.url", url + "\n", mode=0o600)
-        references[name] = {"url": f"file:{(secrets / f'{name}.url')}"}
+        references[name] = _reference(lab, name)
     settings = {
         "workspace": "runs",
         "control_store": references.pop("control"),
         "connections": {**references, "main": {"bootstrap": lab.bootstrap}},
     }
-    write_atomically(config, _WRITTEN_BY_US + yaml.safe_dump(settings, sort_keys=False))
+    write_atomically(config, _WRITTEN_BY_US + _as_yaml(settings))
 
 
 def _provide_databases(lab: Lab) -> None:
     from psycopg2 import sql
+    from psycopg2.extensions import encrypt_password
 
     from reconcile.lab.services.database import connected
 
@@ -126,7 +190,9 @@ def _provide_databases(lab: Lab) -> None:
         cursor.execute("select 1 from pg_roles where rolname = %s", (name,))
         verb = "alter" if cursor.fetchone() else "create"
         statement = sql.SQL(verb + " role {} login password {}")
-        cursor.execute(statement.format(sql.Identifier(name), sql.Literal(lab.password(name))))
+        # As a verifier: the server logs a statement that fails.
+        verifier = encrypt_password(lab.password(name), name, cursor.connection, "scram-sha-256")
+        cursor.execute(statement.format(sql.Identifier(name), sql.Literal(verifier)))
 
     with connected(lab.url("postgres"), autocommit=True) as cursor:
         for name in (READER, CONTROL, *(f"{database}_service" for database in DATABASES[:-1])):

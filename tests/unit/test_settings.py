@@ -53,14 +53,14 @@ def test_without_a_file_there_are_defaults(tmp_path: Path, monkeypatch: pytest.M
     """Nothing set means a workspace named runs and Spark on this machine."""
     monkeypatch.chdir(tmp_path)
     loaded = load_settings(environ={})
-    assert (loaded.workspace, loaded.connections, loaded.spark.master) == (Path("runs"), {}, "local[*]")
+    assert (loaded.workspace, loaded.connections, loaded.spark.master) == ("runs", {}, "local[*]")
 
 
 def test_the_file_of_the_working_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """reconcile.yaml needs no option."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reconcile.yaml").write_text("workspace: here\n")
-    assert load_settings(environ={}).workspace == Path("here")
+    assert load_settings(environ={}).workspace == "here"
 
 
 def test_the_variable_wins_over_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_the_variable_wins_over_the_working_folder(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reconcile.yaml").write_text("workspace: here\n")
     (tmp_path / "other.yaml").write_text("workspace: there\n")
-    assert load_settings(environ={"RECONCILE_CONFIG": "other.yaml"}).workspace == Path("there")
+    assert load_settings(environ={"RECONCILE_CONFIG": "other.yaml"}).workspace == "there"
 
 
 def test_an_empty_variable_is_an_error() -> None:
@@ -79,14 +79,14 @@ def test_an_empty_variable_is_an_error() -> None:
 
 def test_the_option_wins_over_the_variable(tmp_path: Path) -> None:
     """--config wins over RECONCILE_CONFIG."""
-    assert settings(tmp_path, "workspace: mine\n", RECONCILE_CONFIG="none.yaml").workspace == Path("mine")
+    assert settings(tmp_path, "workspace: mine\n", RECONCILE_CONFIG="none.yaml").workspace == "mine"
 
 
 def test_the_workspace_can_be_given(tmp_path: Path) -> None:
     """--workspace wins over the file."""
     file = tmp_path / "s.yaml"
     file.write_text("workspace: mine\n")
-    assert load_settings(file, "given", environ={}).workspace == Path("given")
+    assert load_settings(file, "given", environ={}).workspace == "given"
 
 
 def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ REFERENCES = "env:NAME, file:path or airflow:conn_id"
     ("text", "expected"),
     [
         ("workspce: x", ['workspce: unknown key "workspce"; did you mean "workspace"?']),
-        ("workspace: 5", ["workspace: expected the path of a folder"]),
+        ("workspace: 5", ["workspace: expected the path of a folder, or a URI such as s3a://bucket/runs"]),
         ("spark: {master: 5}", ["spark.master: expected text, found a number; put quotes round it"]),
         (
             "spark: {conf: {spark.x: true}}",
