@@ -48,7 +48,7 @@ class Postgres:
     @property
     def pid(self) -> int | None:
         """The running server's process, None when it is down."""
-        return next(iter(process.find(lambda found: self._is_ours(found) and found.cmdline()[1:2] == ["-D"])), None)
+        return next(iter(process.find(self._is_the_server)), None)
 
     @property
     def holds_data(self) -> bool:
@@ -86,6 +86,9 @@ class Postgres:
             folder := Path(found.cwd()),
             folder.parent,
         )
+
+    def _is_the_server(self, found: psutil.Process) -> bool:
+        return self._is_ours(found) and found.name() == "postgres" and found.cmdline()[1:2] == ["-D"]
 
     def _end_the_rest(self) -> None:
         for pid in process.find(self._is_ours):

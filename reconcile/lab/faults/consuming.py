@@ -17,9 +17,7 @@ _MORE_THAN_BILLING_HOLDS = Decimal("500000000.00")
 
 def swallowed_exception(stage: Stage, count: int) -> None:
     """Login logs an exception and goes on; the next commit steps over the message."""
-    people, newcomers = stage.people(count), stage.newcomers(count)
-    failing = [event for _, event in stage.unpublished()]
-    failing += [stage.user.change_email(person.user_id, stage.mail()) for person in people]
+    people, newcomers, failing = stage.changed_and_new(count)
     stage.publish()
     stage.consume(LOGIN, only(failing, DatabaseTimeoutError))
     stage.tell(LOGIN, ids(people), "changed", "skipped", "log_to_consumer", ["email"])
@@ -28,10 +26,7 @@ def swallowed_exception(stage: Stage, count: int) -> None:
 
 def overtaken_skip(stage: Stage, count: int) -> None:
     """A message is swallowed, but a later one brings the whole state: it agrees, and the ledger has a gap."""
-    people = stage.people(count)
-    failing = [stage.user.rename(person.user_id, stage.first_name(person.first_name)) for person in people]
-    for person in people:
-        stage.user.change_email(person.user_id, stage.mail())
+    people, failing, _ = stage.changed_twice(count)
     stage.publish()
     stage.consume(LOGIN, only(failing, DatabaseTimeoutError))
     stage.tell(LOGIN, ids(people), "latent", "skipped", "log_to_consumer")

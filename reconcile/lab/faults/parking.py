@@ -58,9 +58,7 @@ def retry_pending(stage: Stage, count: int) -> None:
 
 def dead_letter(stage: Stage, count: int) -> None:
     """Three tries in place, then a copy to the dead-letter topic, where it lies."""
-    people, newcomers = stage.people(count), stage.newcomers(count)
-    failing = [event for _, event in stage.unpublished()]
-    failing += [stage.user.change_email(person.user_id, stage.mail()) for person in people]
+    people, newcomers, failing = stage.changed_and_new(count)
     stage.publish()
     park = Park(stage.sender, _DEAD, LOGIN.group, parking.spring_dead_letter)
     stage.consume(LOGIN, only(failing, UnreadableError), park, tries=_TRIES)
@@ -70,10 +68,7 @@ def dead_letter(stage: Stage, count: int) -> None:
 
 def overtaken_dead_letter(stage: Stage, count: int) -> None:
     """A message lies among the dead letters, but a later one brought the whole state: it agrees until a redrive."""
-    people = stage.people(count)
-    failing = [stage.user.rename(person.user_id, stage.first_name(person.first_name)) for person in people]
-    for person in people:
-        stage.user.change_email(person.user_id, stage.mail())
+    people, failing, _ = stage.changed_twice(count)
     stage.publish()
     park = Park(stage.sender, _DEAD, LOGIN.group, parking.spring_dead_letter)
     stage.consume(LOGIN, only(failing, UnreadableError), park, tries=_TRIES)
@@ -82,10 +77,7 @@ def overtaken_dead_letter(stage: Stage, count: int) -> None:
 
 def stash(stage: Stage, count: int) -> None:
     """A message is stashed, and so is all that follows for its account, while others flow."""
-    people = stage.people(count)
-    failing = [stage.user.rename(person.user_id, stage.first_name(person.first_name)) for person in people]
-    for person in people:
-        stage.user.change_email(person.user_id, stage.mail())
+    people, failing, _ = stage.changed_twice(count)
     stage.publish()
     policy = login_stash(stage.database("login"), stage.sender)
     unreadable = only(failing, UnreadableError)

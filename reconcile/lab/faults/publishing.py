@@ -97,9 +97,7 @@ def duplicate_send(stage: Stage, count: int) -> None:
 
 def producer_reorder(stage: Stage, count: int) -> None:
     """Two requests in flight without idempotence: the first one fails and is sent again, behind the second."""
-    people = stage.people(count)
-    first = [stage.user.rename(person.user_id, stage.first_name(person.first_name)) for person in people]
-    second = [stage.user.change_email(person.user_id, stage.mail()) for person in people]
+    people, first, second = stage.changed_twice(count)
     in_flight = producer(stage.lab.bootstrap, **{"enable.idempotence": False})
     send(in_flight, second)
     send(in_flight, first)

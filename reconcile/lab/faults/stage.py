@@ -112,6 +112,19 @@ class Stage:
             found.append(person)
         return found
 
+    def changed_twice(self, count: int) -> tuple[list[Person], list[Event], list[Event]]:
+        """Rename people, then change their e-mail addresses; gives the people and the events of either change."""
+        people = self.people(count)
+        renamed = [self.user.rename(person.user_id, self.first_name(person.first_name)) for person in people]
+        return people, renamed, [self.user.change_email(person.user_id, self.mail()) for person in people]
+
+    def changed_and_new(self, count: int) -> tuple[list[Person], list[Person], list[Event]]:
+        """Change some people's e-mail addresses and register others; gives both and all the events."""
+        people, newcomers = self.people(count), self.newcomers(count)
+        registered = [event for _, event in self.unpublished()]
+        changed = [self.user.change_email(person.user_id, self.mail()) for person in people]
+        return people, newcomers, registered + changed
+
     def mail(self) -> str:
         """Give an e-mail address that nobody has."""
         return f"{self.user.new_id()[:13]}@{self.dice.choice(DOMAINS)}"
