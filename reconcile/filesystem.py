@@ -1,0 +1,144 @@
+"""What a workspace needs of files, and the files of this machine; Hadoop's are in hadoop_filesystem.py."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+from reconcile.errors import RefusedError, UnreachableError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in a folder."""
+
+    name: str
+    size: int
+    folder: bool
+
+
+class FileSystem(Protocol):
+    """What a workspace needs of files. Paths are absolute, or URIs of this file system.
+
+    What is not there raises FileNotFoundError, what is in the way FileExistsError, all else RefusedError or
+    UnreachableError.
+    """
+
+    @property
+    def renames_atomically(self) -> bool:
+        """Tell whether a renamed folder appears under its new name at once and whole."""
+
+    def read_text(self, path: str) -> str:
+        """Give a file's text."""
+
+    def write_text_atomically(self, path: str, text: str) -> None:
+        """Write or replace a file, of which readers see all or nothing; make the folders above it."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name, where nothing of that name stands."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is such a file or folder."""
+
+    def list(self, path: str) -> list[Entry]:
+        """Give what stands in a folder, by name."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; nothing happens where there is none."""
+
+    def mkdirs(self, path: str) -> None:
+        """Make a folder and those above it, where they are missing."""
+
+    def uri(self, path: str) -> str:
+        """Give a path as Spark knows it, whatever its default file system is."""
+
+
+class LocalFileSystem:
+    """Files of this machine."""
+
+    renames_atomically = True
+
+    def read_text(self, path: str) -> str:
+        with _named("read", path):
+            return Path(path).read_text("utf-8")
+
+    def write_text_atomically(self, path: str, text: str) -> None:
+        with _named("write", path):
+            target = Path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fresh = target.with_name(beside(target.name))
+            try:
+                with fresh.open("x", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                fresh.replace(target)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
+
+    def rename(self, source: str, target: str) -> None:
+        with _named("rename", source):
+            if os.path.lexists(target):  # rename(2) replaces files and empty folders
+                raise FileExistsError(target)
+            try:
+                Path(source).rename(target)
+            except OSError as error:
+                if os.path.lexists(target):
+                    raise FileExistsError(target) from error
+                raise
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def list(self, path: str) -> list[Entry]:
+        with _named("list", path), os.scandir(path) as entries:
+            found = []
+            for entry in entries:
+                folder = entry.is_dir(follow_symlinks=False)
+                found.append(Entry(entry.name, 0 if folder else entry.stat(follow_symlinks=False).st_size, folder))
+        return sorted(found, key=lambda each: each.name)
+
+    def delete(self, path: str) -> None:
+        with _named("delete", path):
+            target = Path(path)
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            else:
+                target.unlink(missing_ok=True)
+
+    def mkdirs(self, path: str) -> None:
+        with _named("make", path):
+            Path(path).mkdir(parents=True, exist_ok=True)
+
+    def uri(self, path: str) -> str:
+        return f"file://{Path(path).absolute()}"
+
+
+def beside(name: str) -> str:
+    """Name what is written before it takes this name; no reader looks at names with a dot in front."""
+    return f".{name}.{uuid4().hex[:12]}"
+
+
+def literal(path: str) -> str:
+    """Write a path to read from so that Spark takes none of it for a pattern."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+@contextmanager
+def _named(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except (PermissionError, NotADirectoryError, IsADirectoryError) as error:
+        raise RefusedError(f"cannot {verb} {path}: {error.strerror}") from error
+    except OSError as error:
+        raise UnreachableError(f"cannot {verb} {path}: {error.strerror}") from error

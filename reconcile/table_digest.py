@@ -1,0 +1,50 @@
+"""A digest of a DataFrame's content, and its row count, taken while it is written and not by a second scan."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Observation
+    from pyspark.sql.types import StructType
+
+
+def observed(df: DataFrame, observation: Observation) -> DataFrame:
+    """Give the same DataFrame; the next action on it tells the observation what `row_count` and `digest` need."""
+    from pyspark.sql import functions as f
+
+    row = _row_hash(df.schema)
+    # Sums and not XOR, so that equal rows do not cancel; of halves, so that two billion rows do not overflow.
+    return df.observe(
+        observation,
+        f.count(f.lit(1)).alias("rows"),
+        f.coalesce(f.sum(f.shiftright(row, 32)), f.lit(0)).alias("high"),
+        f.coalesce(f.sum(f.shiftright(f.shiftleft(row, 32), 32)), f.lit(0)).alias("low"),
+    )
+
+
+def row_count(observation: Observation) -> int:
+    """Give the number of rows that were written."""
+    return int(observation.get["rows"])
+
+
+def digest(schema: StructType, observation: Observation) -> str:
+    """Give the digest of what was written: equal for equal columns and rows, in any order and any number of files."""
+    columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+    seen = observation.get
+    return hashlib.sha256(repr((columns, seen["rows"], seen["high"], seen["low"])).encode()).hexdigest()
+
+
+def _row_hash(schema: StructType) -> Column:
+    """Hash a row. Spark's hash passes over NULL, so for each column it is also hashed whether it is NULL."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    hashed: list[Column] = []
+    for field in schema.fields:
+        column = f.col(f"`{field.name.replace('`', '``')}`")
+        if isinstance(field.dataType, (ArrayType, MapType, StructType)):
+            column = f.to_json(f.struct(column), {"ignoreNullFields": "false"})  # it shows NULLs at any depth
+        hashed += [column, column.isNull()]
+    return f.xxhash64(*hashed)

@@ -1,0 +1,22 @@
+"""What integration tests share: servers that are started once, by the code that users run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reconcile.settings import Settings, Spark
+from reconcile.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all tests, with few partitions because their data are small."""
+    settings = Settings(spark=Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "4"}))
+    with session(settings, "tests") as started:
+        yield started

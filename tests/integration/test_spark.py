@@ -1,0 +1,240 @@
+"""The session that every stage computes in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconcile import files
+from reconcile.errors import RefusedError
+from reconcile.settings import Settings, Spark
+from reconcile.spark import RULES, configuration, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PRELUDE = """
+from reconcile.settings import Settings, Spark
+from reconcile.spark import session
+"""
+
+
+def python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of its own, as a user does, in another time zone than ours. PySpark leaves sockets open."""
+    env = {**os.environ, "TZ": "America/New_York", **environ}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-c", PRELUDE + code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=env,
+        check=False,
+    )
+
+
+def settings(**conf: str) -> Settings:
+    return Settings(spark=Spark(master="local[2]", conf=conf))
+
+
+def test_session_keeps_the_rules(spark: SparkSession) -> None:
+    """They hold at run time, not only where they are written."""
+    assert {key: spark.conf.get(key) for key in RULES} == RULES
+
+
+def test_quiet_in_utc_on_loopback_and_interruptible() -> None:
+    """A program that counts says nothing but its own words, is reached by nobody else, and ends on SIGINT as before."""
+    done = python("""
+import os, signal, subprocess, sys
+before = signal.getsignal(signal.SIGINT)
+with session(Settings(spark=Spark(conf={"spark.hadoop.fs.s3a.secret.key": "hush"})), "quiet") as spark:
+    assert 1000 == spark.range(1000).repartition(3).count()
+    assert [(2, sys.executable)] == spark.createDataFrame([(1,)], "n int").mapInPandas(
+        lambda frames: (frame.assign(n=frame.n + 1, python=sys.executable) for frame in frames), "n int, python string"
+    ).collect()
+    assert "Z" == spark._jvm.java.time.ZoneId.systemDefault().normalized().getId()
+    assert "hush" == spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
+    java = spark._jvm.java.lang.ProcessHandle.current().pid()
+    assert b"hush" not in open(f"/proc/{java}/cmdline", "rb").read()
+    import psutil
+    assert {"127.0.0.1", "::ffff:127.0.0.1"} >= {
+        each.laddr.ip for each in psutil.Process(java).net_connections() if each.status == "LISTEN"
+    }
+assert before is signal.getsignal(signal.SIGINT)
+""")
+    assert ("", "", 0) == (done.stderr, done.stdout, done.returncode)
+
+
+def test_a_session_that_is_there_is_used_and_left(spark: SparkSession) -> None:
+    """Stages within one process share one Spark; whoever started it stops it."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    with session(settings(), "inner") as inner:
+        assert spark is inner
+        assert "UTC" == spark.conf.get("spark.sql.session.timeZone")
+    assert 3 == spark.range(3).count()
+
+
+def test_a_session_that_others_started_wrongly_is_refused() -> None:
+    """Whose JVM keeps another time zone, or that has no Kafka, would give wrong results or none."""
+    done = python("""
+import sys
+from pyspark.sql import SparkSession
+from reconcile.errors import RefusedError
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+zone = spark._jvm.java.util.TimeZone
+for wanted in ("America/New_York", "UTC"):
+    zone.setDefault(zone.getTimeZone(wanted))
+    try:
+        with session(Settings(), "adopted"):
+            pass
+    except RefusedError as error:
+        print(error)
+spark.stop()
+""")
+    assert 0 == done.returncode, done.stderr
+    zone, jars = done.stdout.splitlines()
+    assert zone.startswith("Spark's driver runs in the time zone America/New_York")
+    assert zone.endswith("--conf spark.driver.extraJavaOptions=-Duser.timezone=UTC")
+    assert jars == (
+        "Spark runs without org.apache.spark.sql.kafka010.KafkaSourceProvider: start it with --jars "
+        + ",".join(map(str, files.jars("spark")))
+    )
+
+
+def test_spark_submit_wins_over_the_settings(tmp_path: Path) -> None:
+    """Under spark-submit the master is its own; our rules hold none the less."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        PRELUDE
+        + """
+with session(Settings(spark=Spark(master="local[7]")), "submitted") as spark:
+    print(spark.sparkContext.master, spark.conf.get("spark.sql.session.timeZone"), spark.range(5).count())
+"""
+    )
+    submit = Path(sys.executable).with_name("spark-submit")
+    options = ["--master", "local[1]", "--jars", ",".join(map(str, files.jars("spark")))]
+    options += ["--conf", "spark.driver.extraJavaOptions=-Duser.timezone=UTC"]
+    done = subprocess.run(
+        [submit, *options, program], capture_output=True, text=True, timeout=300, check=False, env={**os.environ}
+    )
+    assert ("local[1] UTC 5", 0) == (done.stdout.strip(), done.returncode), done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("code", "environ", "told"),
+    [
+        ('Spark(master="local[x]")', {}, "Could not parse Master URL: 'local[x]'"),
+        ("Spark()", {"JAVA_HOME": "/no/java"}, "/no/java/bin/java: No such file or directory"),
+    ],
+)
+def test_why_spark_does_not_start_is_told_once(code: str, environ: dict[str, str], told: str) -> None:
+    """In the error, and nowhere else."""
+    done = python(
+        f"""
+from reconcile.spark import SparkStartError
+try:
+    with session(Settings(spark={code}), "broken"):
+        pass
+except SparkStartError as error:
+    print(error)
+""",
+        **environ,
+    )
+    assert told in done.stdout
+    assert "look at `spark` in the settings" in done.stdout
+    assert ("", 0) == (done.stderr, done.returncode)
+
+
+def test_warnings_come_through() -> None:
+    """Quiet is not deaf."""
+    done = python("""
+with session(Settings(spark=Spark(master="local[1]")), "loud") as spark:
+    spark._jvm.org.slf4j.LoggerFactory.getLogger("org.example.Thing").warn("heed this")
+    spark._jvm.org.slf4j.LoggerFactory.getLogger("org.example.Thing").info("not this")
+""")
+    assert ("WARN spark Thing: heed this", "") == (done.stderr.strip().partition(" ")[2], done.stdout)
+
+
+def test_timestamps_come_back_through_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    """To the microsecond, before 1900 and after 9000, with zone and without."""
+    instants = [
+        dt.datetime(1, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(1582, 10, 10, 1, 2, 3, 456789, tzinfo=dt.UTC),
+        dt.datetime(1883, 11, 18, 12, tzinfo=dt.UTC),
+        dt.datetime(2026, 3, 8, 2, 30, 0, 1, tzinfo=dt.UTC),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC),
+    ]
+    texts = [(each.strftime("%Y").zfill(4) + each.strftime("-%m-%d %H:%M:%S.%f"),) for each in instants]
+    df = spark.createDataFrame(texts, "t string").selectExpr(
+        "t", "cast(t as timestamp) as at", "cast(t as timestamp_ntz) as local", "cast(t as date) as day"
+    )
+    df.write.parquet(str(tmp_path / "p"))
+    read = spark.read.parquet(str(tmp_path / "p"))
+    shown = read.selectExpr("t", "unix_micros(at) as micros", "date_format(local, 'yyyy-MM-dd HH:mm:ss.SSSSSS') as l")
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    expected = {
+        text: ((each - epoch) // dt.timedelta(microseconds=1), text)
+        for (text,), each in zip(texts, instants, strict=True)
+    }
+    assert expected == {row["t"]: (row["micros"], row["l"]) for row in shown.collect()}
+    assert "INT64" in _physical(tmp_path / "p", "at")
+
+
+def test_arithmetic_that_overflows_is_an_error(spark: SparkSession) -> None:
+    """A cast that fails is never a silent NULL."""
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        spark.sql("select cast('x' as int)").collect()
+
+
+def test_decimals_compare_by_value(spark: SparkSession) -> None:
+    """Whatever their scales."""
+    row: Any = spark.sql("select cast(12.3400 as decimal(10,4)) as a, cast(12.34 as decimal(10,2)) as b").first()
+    assert (Decimal("12.3400"), True) == (row["a"], row["a"] == row["b"])
+
+
+def test_configuration_lets_settings_win_but_not_over_rules() -> None:
+    """The user's shuffle partitions and jars are taken; the user's time zone is not."""
+    found = configuration(
+        settings(
+            **{
+                "spark.sql.shuffle.partitions": "3",
+                "spark.ui.enabled": "true",
+                "spark.sql.session.timeZone": "Asia/Tokyo",
+                "spark.jars": "/x/oracle.jar",
+                "spark.driver.extraJavaOptions": "-Xss4m -Duser.timezone=Asia/Tokyo",
+            }
+        ),
+        "name",
+    )
+    assert ("3", "true", "UTC") == tuple(
+        found[f"spark.{key}"] for key in ("sql.shuffle.partitions", "ui.enabled", "sql.session.timeZone")
+    )
+    assert [*map(str, files.jars("spark")), "/x/oracle.jar"] == found["spark.jars"].split(",")
+    assert found["spark.driver.extraJavaOptions"].endswith("-Xss4m -Duser.timezone=Asia/Tokyo -Duser.timezone=UTC")
+
+
+def test_configuration_binds_only_a_local_master_to_loopback() -> None:
+    """Executors of a cluster have to reach the driver."""
+    local, cluster = (configuration(Settings(spark=Spark(master=each)), "n") for each in ("local[2]", "spark://h:7077"))
+    assert ("127.0.0.1", "127.0.0.1") == (local["spark.driver.host"], local["spark.driver.bindAddress"])
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & cluster.keys()
+
+
+def test_missing_jars_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before Spark starts."""
+    monkeypatch.setenv("RECONCILE_JARS", str(tmp_path))
+    with pytest.raises(RefusedError, match="make setup"):
+        configuration(settings(), "n")
+
+
+def _physical(folder: Path, column: str) -> str:
+    from pyarrow import parquet  # type: ignore[import-untyped]
+
+    schema = parquet.ParquetFile(next(folder.glob("*.parquet"))).schema
+    return str(schema.column(schema.names.index(column)).physical_type)
