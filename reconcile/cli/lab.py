@@ -18,7 +18,8 @@ from reconcile.lab.folder import Lab, Ports
 
 DEFAULT_FOLDER = ".lab"
 NOT_UP = 2
-_TRUTH_COLUMNS = ("fault", "link", "difference", "cause", "hop", "status")
+# What the truth's table shows, and how wide a terminal has to be for it.
+_TRUTH_COLUMNS = {"fault": 0, "link": 0, "difference": 0, "cause": 0, "hop": 100, "status": 115, "systems": 125}
 _PORT = click.IntRange(1, 65535)
 
 
@@ -201,20 +202,27 @@ def truth(lab: Lab, form: str | None, as_json: bool) -> None:
 
 
 def show_truth(rows: list[dict[str, Any]]) -> None:
-    """Print the truth as a table, one row for each kind of difference that a fault made."""
+    """Print the truth as a table, a row for each kind of difference; a narrow terminal gets fewer columns."""
     from collections import Counter
 
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    kinds = Counter((*(str(row[name] or "-") for name in _TRUTH_COLUMNS), ", ".join(row["systems"])) for row in rows)
-    table = Table(title=f"The truth: {len(rows)} differences", title_justify="left")
-    for heading in (*_TRUTH_COLUMNS, "systems"):
-        table.add_column(heading)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    columns = [name for name, least in _TRUTH_COLUMNS.items() if console.width >= least]
+    kinds = Counter(tuple(_cell(row[name]) for name in columns) for row in rows)
+    table = Table(title=f"The truth: {len(rows)} differences", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("ids", justify="right")
+    for heading in columns:
+        table.add_column(heading, no_wrap=True)
     for kind, count in kinds.items():
-        table.add_row(*kind, str(count))
-    Console().print(table)
+        table.add_row(str(count), *kind)
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value or "-")
 
 
 @contextmanager

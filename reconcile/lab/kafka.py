@@ -14,6 +14,7 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.files import jars
 from reconcile.lab import process
 from reconcile.lab.folder import Lab, write_atomically
+from reconcile.lab.services.offsets import admin_client
 
 _LOGGING = """\
 status = error
@@ -71,6 +72,7 @@ class Kafka:
         """Stop the broker if it runs, and what a killed command left."""
         for pid in (*self._running("kafka.Kafka"), *self._running("kafka.tools.StorageTool")):
             process.end(pid, signal.SIGTERM, self.name)
+        admin_client.cache_clear()  # the next broker at this address is another one
 
     def kill(self) -> None:
         """Make the broker die as in a power cut."""
@@ -87,15 +89,13 @@ class Kafka:
 
     def _answers(self) -> bool:
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
         if not process.listening(self._lab.state().ports.kafka):
             if self.pid is None:
                 raise UnreachableError(f"Kafka ended while it started{process.tail(self._log)}")
             return False
         try:
-            admin = AdminClient({"bootstrap.servers": self._lab.bootstrap, "log_level": 0})
-            return bool(admin.list_topics(timeout=2).brokers)
+            return bool(admin_client(self._lab.bootstrap).list_topics(timeout=2).brokers)
         except KafkaException:
             return False
 

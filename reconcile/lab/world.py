@@ -17,6 +17,7 @@ from reconcile.lab import process
 from reconcile.lab.folder import CONTROL, DATABASES, READER, Lab, Ports, write_atomically
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
+from reconcile.lab.services.offsets import admin_client
 
 PARTITIONS = 12
 TOPICS = {
@@ -35,12 +36,13 @@ _WRITTEN_BY_US = "# Written by `reconcile lab up`; it is written anew whenever t
 
 def up(lab: Lab, ports: Ports | None = None, say: Callable[[str], None] = lambda _: None) -> None:
     """Bring the world up, whatever an earlier command left: afterwards both servers answer and hold what they need."""
-    lab.refuse_foreign()
+    if not lab.made:
+        _stop(lab)  # what still runs of a lab whose folder was removed
+        lab.refuse_foreign()
     with lab.alone("up"):
         servers = postgres, kafka = Postgres(lab), Kafka(lab)
-        if not lab.made:  # what is left of a lab whose folder was removed
+        if not lab.made:
             for server in servers:
-                server.down()
                 server.wipe()
         before = [server for server in servers if server.pid]
         state = lab.state()
@@ -72,23 +74,28 @@ def up(lab: Lab, ports: Ports | None = None, say: Callable[[str], None] = lambda
 
 def down(lab: Lab, wipe: bool = False) -> None:
     """Stop what runs of the world, also where its folder is gone; with `wipe`, forget it too."""
-    if wipe:
-        lab.refuse_foreign()
     with lab.alone("down") if lab.made else nullcontext():
-        servers = (Kafka(lab), Postgres(lab))
-        for server in servers:
-            server.down()
+        _stop(lab)
         if wipe:
-            _wipe(lab, servers)
+            lab.refuse_foreign()
+            _wipe(lab)
 
 
-def _wipe(lab: Lab, servers: tuple[Kafka, Postgres]) -> None:
+def _stop(lab: Lab) -> None:
+    for server in (Kafka(lab), Postgres(lab)):
+        ran = server.pid is not None
+        server.down()
+        if ran and not lab.made:  # a server whose folder is removed writes there again as it ends
+            server.wipe()
+
+
+def _wipe(lab: Lab) -> None:
     if lab.made:
         lab.forget()  # first: a wipe that is cut off must not leave a world that counts as seeded
         config = _beside(lab)
         if _written_for(lab, config):
             config.unlink()
-    for server in servers:
+    for server in (Kafka(lab), Postgres(lab)):
         server.wipe()
     lab.remove()
 
@@ -220,10 +227,11 @@ def _provide_databases(lab: Lab) -> None:
 
 def _provide_topics(lab: Lab) -> None:
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap})
-    made = admin.create_topics([NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()])
+    made = admin_client(lab.bootstrap).create_topics(
+        [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
+    )
     for future in made.values():
         try:
             future.result(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +15,15 @@ PORTS = Ports(postgres=15452, kafka=19292, controller=19293)
 
 
 @contextmanager
-def seeded_world(folder: Path, aggregates: int, number: int = 7) -> Iterator[Lab]:
-    """Bring a world up, fill it, and leave nothing of it."""
-    lab = Lab(folder)
-    world.up(lab, PORTS)
+def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS) -> Iterator[Lab]:
+    """Bring a world up, fill it, and leave nothing of it.
+
+    Its folder follows from its ports, so that the next run finds and ends the servers that a killed one left.
+    """
+    lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{ports.postgres}" / "lab")
+    world.down(lab, wipe=True)
+    lab.root.parent.mkdir(exist_ok=True)
+    world.up(lab, ports)
     try:
         seed(lab, aggregates, number)
         yield lab

@@ -144,16 +144,12 @@ class Group:
 
     def commit(self, but: Sequence[int] = ()) -> None:
         """Commit the end of each partition, all but some."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+        from confluent_kafka import TopicPartition
 
-        admin = offsets.admin_client(self._bootstrap)
-        places = [
-            TopicPartition(self._topic, number, end)
-            for number, end in offsets.ends(admin, self._topic).items()
-            if number not in but
-        ]
-        request = [ConsumerGroupTopicPartitions(self._group, places)]
-        admin.alter_consumer_group_offsets(request)[self._group].result(30)
+        ends = offsets.ends(offsets.admin_client(self._bootstrap), self._topic)
+        places = [TopicPartition(self._topic, number, end) for number, end in ends.items() if number not in but]
+        with closing(self._consumer()) as consumer:
+            consumer.commit(offsets=places, asynchronous=False)
 
     def _consumer(self) -> Consumer:
         from confluent_kafka import Consumer
@@ -165,6 +161,7 @@ class Group:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
                 "log_level": 0,
             }
         )

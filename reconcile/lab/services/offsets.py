@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,11 +11,13 @@ if TYPE_CHECKING:
 _PATIENCE = 30
 
 
+@cache
 def admin_client(bootstrap: str) -> AdminClient:
-    """Give a client that asks and changes nothing by itself."""
+    """Give the process's one client for a broker."""
+    # Kept while the broker lives: librdkafka crashes now and then where a client ends while its last callback runs.
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
 
 def partitions(admin: AdminClient, topic: str) -> list[int]:
