@@ -1,0 +1,266 @@
+"""The canonical form of compared values: the type that both sides are cast to, and its text in Postgres' SQL.
+
+Two values are equal when their canonical texts are. Numbers have no trailing zeros, instants are in UTC with
+microseconds, uuids are lower-case, JSON has its keys sorted and no spaces, arrays are written element by element, text
+is as it is; char(n) is text without its padding. The SQL relies on the settings that `gather.digest` makes: UTC, ISO.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Kind(StrEnum):
+    """The kinds of values that are compared; the values of `OTHER` are compared by the text that Postgres gives."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMERIC = "numeric"
+    FLOAT = "float"
+    TEXT = "text"
+    UUID = "uuid"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    TIME = "time"
+    BYTEA = "bytea"
+    JSON = "json"
+    ARRAY = "array"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class CanonicalType:
+    """What a field is compared as."""
+
+    kind: Kind
+    element: Kind | None = None
+    """The kind of an array's elements."""
+
+    @property
+    def postgres(self) -> str:
+        """The type in Postgres that holds every value of it."""
+        return f"{_HOLDS[self.element]}[]" if self.element else _HOLDS[self.kind]
+
+    def __str__(self) -> str:
+        return f"{self.element}[]" if self.element else str(self.kind)
+
+
+@dataclass(frozen=True)
+class Layout(Generic[T]):
+    """One thing for each column that is read: of the id, the version and the compared fields."""
+
+    id: tuple[T, ...]
+    version: T | None
+    fields: tuple[T, ...]
+
+    def columns(self) -> tuple[T, ...]:
+        """Give all of them, in that order."""
+        return (*self.id, *(() if self.version is None else (self.version,)), *self.fields)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """SQL that casts a value of any row without an error."""
+
+    value: str
+    """The value; NULL also where it cannot be cast."""
+    checked: bool
+    """Whether there are values that cannot be cast; Postgres tells since version 16."""
+
+
+def canonical_type(postgres_type: str) -> CanonicalType:
+    """Give what values of a type are compared as; the name is as pg_typeof or format_type writes it."""
+    name = _plain(postgres_type)
+    if name.endswith("[]"):
+        return CanonicalType(Kind.ARRAY, _KINDS.get(name.removesuffix("[]"), Kind.OTHER))
+    return CanonicalType(_KINDS.get(name, Kind.OTHER))
+
+
+def agreed(consumer: str, source: str) -> CanonicalType:
+    """Give what a field is compared as: the type of the consumer's expression.
+
+    But an integer and what is none are compared as numeric: a cast to integer would round 12.5 to the copy's 13.
+    """
+    to, own = canonical_type(consumer), canonical_type(source)
+    if to.element is Kind.INTEGER and own.element is not Kind.INTEGER:
+        return CanonicalType(Kind.ARRAY, Kind.NUMERIC)
+    if to.kind is Kind.INTEGER and own.kind is not Kind.INTEGER:
+        return CanonicalType(Kind.NUMERIC)
+    return to
+
+
+def agreed_layout(consumer: Layout[str], source: Layout[str]) -> Layout[CanonicalType]:
+    """Give what each column is compared as; a version takes part where both sides have one."""
+    if len(consumer.id) != len(source.id) or len(consumer.fields) != len(source.fields):
+        raise ValueError("both sides need the same number of columns in their ids, and of fields")
+    both = consumer.version is not None and source.version is not None
+    return Layout(
+        id=tuple(_agreed_id(*types) for types in zip(consumer.id, source.id, strict=True)),
+        version=agreed(consumer.version or "", source.version or "") if both else None,
+        fields=tuple(agreed(*types) for types in zip(consumer.fields, source.fields, strict=True)),
+    )
+
+
+def cast(value: str, own: str, to: CanonicalType) -> Cast:
+    """Give SQL that casts a value of the type `own`."""
+    if to.kind in (Kind.TEXT, Kind.OTHER):
+        return Cast(f"{value}::text", checked=False)
+    name, of = _plain(own), canonical_type(own)
+    kinds = (of.element, to.element) if to.element else (of.kind, to.kind)
+    same_shape = (of.element is None) is (to.element is None)
+    if same_shape and (kinds[0] is kinds[1] or kinds in _NEVER_FAILS) and name.removesuffix("[]") != "json":
+        if name == "timestamp without time zone" or (of.kind, to.kind) == (Kind.TIMESTAMP, Kind.DATE):
+            value = f"({value} at time zone 'UTC')"
+        if kinds == (Kind.BOOLEAN, Kind.NUMERIC):
+            value = f"{value}::integer{'[]' if to.element else ''}"
+        return Cast(f"{value}::{to.postgres}", checked=False)
+    # Postgres has no cast that gives NULL instead of an error, but it can be asked whether there would be one.
+    fits = f"pg_input_is_valid({value}::text, '{to.postgres}')"
+    return Cast(f"(case when {fits} then {value}::text::{to.postgres} end)", checked=True)
+
+
+def shown(value: str, to: CanonicalType) -> str:
+    """Give SQL for the canonical text of a value that has been cast; floats as Postgres writes them."""
+    return f"{value}::text" if Kind.FLOAT in (to.kind, to.element) else portable(value, to)
+
+
+def portable(value: str, to: CanonicalType) -> str:
+    """Give SQL for the canonical text of a value that has been cast; floats as their 64 bits, in hexadecimal."""
+    if to.element is None:
+        return _TEXT.get(to.kind, "{}::text").format(value)
+    element = _TEXT.get(to.element, "{}::text").format("e")
+    several = f"case when array_ndims({value}) > 1 then array_dims({value}) || '=' else '' end"
+    # The only names in it are our own.
+    elements = f"array(select {element} from unnest({value}) with ordinality as u(e, o) order by o)"  # noqa: S608
+    return f"case when {value} is not null then {several} || {elements}::text end"
+
+
+def native(value: str, to: CanonicalType) -> str:
+    """Give SQL for a value that has been cast as hash_record_extended should see it.
+
+    As bytes wherever Postgres' own hash leaves something out: it ignores the sign of a numeric, tells NaN from no
+    infinity, folds 64-bit integers and instants into 32 bits, and overlooks how arrays and JSON are nested.
+    """
+    return _BYTES.get(to.kind, portable(value, to) + ' collate "C"').format(value)
+
+
+def json_text(text: str) -> str | None:
+    """Give the canonical text of JSON, None for what Postgres would not take as jsonb."""
+    try:
+        parsed = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
+        canonical = _json(parsed)
+        canonical.encode()
+    except (ValueError, RecursionError):
+        return None
+    return canonical
+
+
+def _agreed_id(consumer: str, source: str) -> CanonicalType:
+    to = canonical_type(consumer)
+    same = to == canonical_type(source) and to.kind in (Kind.UUID, Kind.INTEGER)
+    return to if same else CanonicalType(Kind.TEXT)
+
+
+def _plain(postgres_type: str) -> str:
+    name = re.sub(r"\s+", " ", re.sub(r"\([^)]*\)", "", postgres_type)).strip().removeprefix("pg_catalog.")
+    array = "[]" if name.endswith("[]") or re.match("_[a-z]", name) else ""
+    name = name.removesuffix("[]").removeprefix("_" if array else "").lower()
+    return _SYNONYMS.get(name, name) + array
+
+
+def _json(value: object) -> str:
+    match value:
+        case dict():
+            if any("\0" in key for key in value):
+                raise ValueError("jsonb holds no NUL")
+            members = sorted(value.items(), key=lambda member: (len(member[0].encode()), member[0].encode()))
+            return "{" + ",".join(f"{_json(key)}:{_json(inner)}" for key, inner in members) + "}"
+        case list():
+            return "[" + ",".join(map(_json, value)) + "]"
+        case Decimal():
+            return _number(value)
+        case str() if "\0" in value:
+            raise ValueError("jsonb holds no NUL")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: Decimal) -> str:
+    exponent = value.as_tuple().exponent
+    if value and (not isinstance(exponent, int) or exponent < -_SCALE or value.adjusted() >= _DIGITS):
+        raise ValueError("numeric holds no such number")
+    plain = format(value, "f") if value else "0"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# What numeric can hold.
+_DIGITS, _SCALE = 131_072, 16_383
+_SYNONYMS: Mapping[str, str] = {
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "bool": "boolean",
+    "float4": "real",
+    "float8": "double precision",
+    "decimal": "numeric",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+    "time": "time without time zone",
+}
+_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), Kind.INTEGER),
+    **dict.fromkeys(("real", "double precision"), Kind.FLOAT),
+    **dict.fromkeys(("text", "varchar", "character varying", "char", "character", "bpchar"), Kind.TEXT),
+    **dict.fromkeys(("citext", "name"), Kind.TEXT),
+    **{f"timestamp {zone} time zone": Kind.TIMESTAMP for zone in ("with", "without")},
+    "time without time zone": Kind.TIME,
+    **dict.fromkeys(("json", "jsonb"), Kind.JSON),
+    **{kind.value: kind for kind in (Kind.BOOLEAN, Kind.NUMERIC, Kind.UUID, Kind.DATE, Kind.BYTEA)},
+}
+_HOLDS: Mapping[Kind, str] = {
+    **{kind: kind.value for kind in Kind},
+    Kind.INTEGER: "bigint",
+    Kind.FLOAT: "double precision",
+    Kind.TIMESTAMP: "timestamp with time zone",
+    Kind.TIME: "time without time zone",
+    Kind.JSON: "jsonb",
+    Kind.OTHER: "text",
+}
+_NEVER_FAILS = {
+    (Kind.INTEGER, Kind.NUMERIC),
+    (Kind.INTEGER, Kind.FLOAT),
+    (Kind.FLOAT, Kind.NUMERIC),
+    (Kind.BOOLEAN, Kind.NUMERIC),
+    (Kind.TIMESTAMP, Kind.DATE),
+    (Kind.OTHER, Kind.TEXT),
+    (Kind.TEXT, Kind.OTHER),
+}
+_ZEROS_AND_SPACES = r"""("(?:[^"\\]|\\.)*")|(\.[0-9]*[1-9])0+\M|\.0+\M| """
+_TEXT: Mapping[Kind, str] = {
+    Kind.NUMERIC: "trim_scale({})::text",
+    Kind.FLOAT: "encode(float8send(case {0} when 'NaN' then 'NaN' when 0 then 0 else {0} end), 'hex')",
+    Kind.TIMESTAMP: "({} at time zone 'UTC')::text",
+    Kind.BYTEA: "encode({}, 'hex')",
+    Kind.JSON: "regexp_replace({}::text, '" + _ZEROS_AND_SPACES + r"', '\1\2', 'g')",
+}
+_AS_THEY_ARE = dict.fromkeys((Kind.BOOLEAN, Kind.UUID, Kind.DATE, Kind.BYTEA), "{}")
+_BYTES: Mapping[Kind, str] = {
+    **_AS_THEY_ARE,
+    Kind.INTEGER: "int8send({})",
+    Kind.NUMERIC: "numeric_send(trim_scale({}))",
+    Kind.FLOAT: "float8send(case {0} when 'NaN' then 'NaN' when 0 then 0 else {0} end)",
+    Kind.TEXT: '{} collate "C"',
+    Kind.TIMESTAMP: "timestamptz_send({})",
+    Kind.TIME: "time_send({})",
+}
