@@ -110,7 +110,7 @@ class Kafka:
         process.remove_tree(self._folder / "data")
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         done = subprocess.run(
-            self._java("kafka.tools.StorageTool", "format", "-t", identity, "-c"),
+            self._java("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c"),
             cwd=self._folder,
             env=_environment(),
             stdin=subprocess.DEVNULL,
