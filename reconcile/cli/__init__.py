@@ -8,6 +8,7 @@ import click
 
 from reconcile.cli.contract import contract
 from reconcile.cli.demo import demo
+from reconcile.cli.fence import fence
 from reconcile.cli.lab import lab
 from reconcile.errors import ReconcileError
 
@@ -22,6 +23,7 @@ def cli() -> None:
 
 
 cli.add_command(contract)
+cli.add_command(fence)
 cli.add_command(lab)
 cli.add_command(demo)
 

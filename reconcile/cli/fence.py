@@ -1,0 +1,149 @@
+"""`reconcile fence`: where source, log and groups stand right now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.output import print_json
+from reconcile.contract import load_contract
+from reconcile.settings import load_settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from reconcile.gather.fence import Fence
+    from reconcile.gather.settling import Progress
+
+COULD_NOT_TELL = 2
+_WIDE = 140
+
+
+@click.command()
+@options.contract_file
+@options.consumers
+@click.option("--settle", is_flag=True, help="Wait for the groups as long as the contract says.")
+@options.config
+@options.as_json
+@click.pass_context
+def fence(
+    context: click.Context,
+    contract: Path,
+    consumers: tuple[str, ...],
+    settle: bool,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Show where source, log and groups of CONTRACT stand right now. Reads only, keeps nothing.
+
+    Exits 2 when something could not be read.
+    """
+    agreed = load_contract(contract)
+    settings = load_settings(config)
+    from reconcile.gather.opening import open_fence
+
+    timeout = None if settle else timedelta(0)
+    with _waiting(settle) as progress, open_fence(agreed, contract, settings, consumers, timeout, progress) as opened:
+        found = opened.fence
+    if as_json:
+        print_json(_data(found, contract))
+    else:
+        _show(found)
+    for unread in found.unread:
+        click.echo(f"reconcile: {unread.link}: {unread.message}", err=True)
+    if not found.complete:
+        context.exit(COULD_NOT_TELL)
+
+
+def _data(found: Fence, contract: Path) -> dict[str, Any]:
+    from reconcile.gather.fence import to_json
+
+    data = json.loads(to_json(found))
+    told = {"contract": str(contract), "digest": data.pop("contract"), "complete": found.complete, **data}
+    for consumer, each in zip(told["consumers"], found.consumers, strict=True):
+        consumer |= {"lag": each.lag, "states": list(each.states)}
+    return told
+
+
+def _show(found: Fence) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    source, topic = found.source, found.topic
+    parts = [source.store]
+    if source.snapshot:
+        parts.append(f"at {source.snapshot.taken_at:%Y-%m-%d %H:%M:%S} UTC, about {source.rows:,} rows")
+    if source.outbox_pending is not None:
+        parts.append(f"{source.outbox_pending:,} outbox rows not yet published")
+    begin, end = (sum(getattr(each, name) for each in topic.partitions) for name in ("begin", "end"))
+    console.print(f"source  {', '.join(parts)}", markup=False)
+    console.print(
+        f"topic   {topic.name} on {topic.cluster}: {len(topic.partitions)} partitions,"
+        f" begin {begin:,}, end {end:,} (sums of offsets)",
+        markup=False,
+    )
+    console.print()
+    _show_consumers(console, found)
+    _show_partitions(console, found)
+
+
+def _show_consumers(console: Console, found: Fence) -> None:
+    table = _table("consumer", "group", "state", "members", "lag", "settled")
+    for each in found.consumers:
+        states, members = ", ".join(each.states), str(len(each.group.members))
+        table.add_row(each.name, each.group.name, states, members, f"{each.lag:,}", "yes" if each.settled else "no")
+    for unread in found.unread:
+        table.add_row(unread.name, "-", "could not be read", "-", "-", "-")
+    console.print(table)
+
+
+def _show_partitions(console: Console, found: Fence) -> None:
+    table = _table("consumer", "partition", "state", "begin", "committed", "end", "lag")
+    ends = {each.partition: each for each in found.topic.partitions}
+    for consumer in found.consumers:
+        for place in consumer.places:
+            if place.state != "caught_up":
+                at = ends[place.partition]
+                committed = "-" if place.committed_before is None else f"{place.committed_before:,}"
+                numbers = (f"{at.begin:,}", committed, f"{at.end:,}", f"{place.lag:,}")
+                table.add_row(consumer.name, str(place.partition), place.state.value, *numbers)
+    if table.row_count:
+        console.print()
+        console.print(table)
+
+
+def _table(*columns: str) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        right = name in ("members", "lag", "partition", "begin", "committed", "end")
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+@contextmanager
+def _waiting(settle: bool) -> Iterator[Progress]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not (settle and console.is_terminal):
+        yield lambda _link, _lag: None
+        return
+    lags: dict[str, int] = {}
+    with console.status("connecting") as status:
+
+        def progress(link: str, lag: int) -> None:
+            lags[link] = lag
+            status.update("; ".join(f"{name}: {left:,} to go" for name, left in lags.items()))
+
+        yield progress

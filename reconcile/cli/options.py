@@ -1,0 +1,43 @@
+"""The options that many commands take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconcile.settings import DEFAULT_FILE, FILE_VARIABLE
+
+
+def config(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --config."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        show_default=f"${FILE_VARIABLE}, or {DEFAULT_FILE}",
+        help="The file with the connections.",
+    )(command)
+
+
+def workspace(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --workspace."""
+    return click.option("--workspace", help="Where runs are kept: a folder, or a URI; wins over the file.")(command)
+
+
+def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def consumers(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --consumer, which may be given several times."""
+    return click.option("--consumer", "consumers", multiple=True, help="Only this consumer; may be given again.")(
+        command
+    )
+
+
+def contract_file(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument CONTRACT."""
+    return click.argument("contract", metavar="CONTRACT", type=click.Path(path_type=Path))(command)

@@ -1,0 +1,84 @@
+"""What goes wrong with a Postgres store, told by its SQLSTATE in terms of what a person can do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from reconcile.errors import InvalidFileError, ReconcileError, RefusedError, UnreachableError
+
+if TYPE_CHECKING:
+    import psycopg2
+
+_TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
+_AGAIN = "start the run again"
+
+
+class StoreUnreachableError(UnreachableError):
+    """Raised when a database does not answer: see to it that it is up and that the address is right; try again."""
+
+
+class StoreRefusedError(RefusedError):
+    """Raised when a database refuses the account, or what it may read: correct the connection, or grant the right."""
+
+
+class ContractMismatchError(InvalidFileError):
+    """Raised when a contract names what its stores do not have: edit the contract; every mismatch is listed."""
+
+
+class StatementTimeoutError(UnreachableError):
+    """Raised when a database takes too long over one statement: let it do less, or give it more time."""
+
+
+class SnapshotLostError(UnreachableError):
+    """Raised when a snapshot is gone before all was read: what was read of it is no longer one instant; run again."""
+
+
+def connecting(store: str, error: psycopg2.Error) -> StoreUnreachableError | StoreRefusedError:
+    """Give the error for a connection that was not made."""
+    said = _one_line(error)
+    if "FATAL" not in said or any(reason in said for reason in _TRY_LATER):
+        return StoreUnreachableError(f"the store {store} cannot be reached: {said}. See that it is up, and try again")
+    return StoreRefusedError(f"the store {store} refuses us: {said}. Check user, password and database of its url")
+
+
+def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileError:
+    """Give the error for a statement that failed for a reason that lies outside of its text."""
+    code, said = error.pgcode, _one_line(error)
+    if code == "42501":
+        return StoreRefusedError(f"the store {store}: {said}; grant select on it to the account that we use")
+    if code == "25006":
+        return StoreRefusedError(f"the store {store}: {said}; contracts only read: take out what writes")
+    if code == "57014" and in_snapshot and "recovery" in said:
+        return SnapshotLostError(f"the replica {store} ended our snapshot: {said}; read the primary, or {_AGAIN}")
+    if code == "57014":
+        return StatementTimeoutError(f"the store {store} took too long: {said}; add an index, or read less")
+    if code == "40001":
+        return SnapshotLostError(f"the replica {store} ended our snapshot: {said}; read the primary, or {_AGAIN}")
+    if code in ("22023", "42704") and "snapshot" in said:
+        return SnapshotLostError(f"the snapshot of {store} is gone: {said}; {_AGAIN}")
+    if is_lost(error):
+        if in_snapshot:
+            return SnapshotLostError(f"the connection to {store} was lost, and its snapshot with it: {said}; {_AGAIN}")
+        return StoreUnreachableError(f"the connection to {store} was lost: {said}; see that it is up, and {_AGAIN}")
+    return StoreRefusedError(f"the store {store} refuses a statement: {said}")
+
+
+def is_lost(error: psycopg2.Error) -> bool:
+    """Tell whether the connection is gone."""
+    import psycopg2
+
+    code = error.pgcode
+    if code is None:
+        return isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError, psycopg2.DatabaseError))
+    return code[:2] == "08" or code in ("57P01", "57P02", "57P03", "25P03", "25P04")
+
+
+def primary(error: psycopg2.Error) -> str:
+    """Give what the server said first, with its hint."""
+    said = error.diag.message_primary or _one_line(error)
+    return f"{said} ({error.diag.message_hint})" if error.diag.message_hint else said
+
+
+def _one_line(error: psycopg2.Error) -> str:
+    return re.sub(r"\s+", " ", error.diag.message_primary or str(error)).strip().rstrip(".") or type(error).__name__

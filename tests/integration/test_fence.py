@@ -1,0 +1,709 @@
+"""The fence on real servers: every state of a group, every error by its name, and instants that stand still."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from reconcile.contract import load_contract
+from reconcile.errors import ReconcileError
+from reconcile.files import committed
+from reconcile.gather.cluster import Cluster, GroupState, TopicMissingError
+from reconcile.gather.cluster_client import ClusterRefusedError, ClusterUnreachableError
+from reconcile.gather.fence import ConsumerFence, Fence, from_json, to_json
+from reconcile.gather.opening import OpenFence, open_fence
+from reconcile.gather.store_errors import (
+    ContractMismatchError,
+    SnapshotLostError,
+    StatementTimeoutError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from reconcile.gather.store_session import connect
+from reconcile.lab import faults, world
+from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.kafka import Kafka
+from reconcile.lab.postgres import Postgres
+from reconcile.lab.seed import seed
+from reconcile.lab.services import offsets
+from reconcile.lab.services.database import connect as database_of
+from reconcile.lab.services.database import connected
+from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.services.user import UserService
+from reconcile.lab.traffic import traffic
+from reconcile.postgres_url import PostgresUrl, parse
+from reconcile.settings import load_settings
+
+PORTS = Ports(postgres=15512, kafka=19532, controller=19533)
+ACCOUNT = committed("contracts", "user-account.yaml")
+BALANCE = committed("contracts", "user-balance.yaml")
+CONTRACT = """
+version: 1
+aggregate: user-balance
+source:
+  store: user-db
+  table: user_balance
+  id: user_id
+  version: version
+  outbox: {table: outbox, id: aggregate_id, published: published_at is not null}
+topic: {cluster: main, name: TOPIC, value: {amount: balance}}
+consumers:
+  - name: billing
+    group: GROUP
+    store: billing-db
+    table: account
+    id: user_id
+    fields:
+      - {name: balance, source: balance, consumer: balance}
+      - {name: tariff, source: tariff, consumer: upper(tariff)}
+    settle: {timeout: 20s}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A seeded world of our own."""
+    lab = Lab(tmp_path_factory.mktemp("fence") / "lab")
+    world.up(lab, PORTS)
+    try:
+        seed(lab, 300, 7)
+        yield lab
+    finally:
+        world.down(lab, wipe=True)
+
+
+@pytest.fixture
+def admin(lab: Lab) -> AdminClient:
+    """A client that may change the cluster."""
+    return offsets.admin_client(lab.bootstrap)
+
+
+@contextmanager
+def opened(lab: Lab, file: Path, timeout: float = 0, **more: Any) -> Iterator[OpenFence]:
+    """Open the fence of a contract."""
+    settings = load_settings(world.settings_file(lab))
+    with open_fence(load_contract(file), file, settings, timeout=timedelta(seconds=timeout), **more) as found:
+        yield found
+
+
+def fence_of(lab: Lab, file: Path, timeout: float = 0) -> Fence:
+    """Open a fence, check that its file says the same, and close it."""
+    with opened(lab, file, timeout) as found:
+        assert found.fence == from_json(to_json(found.fence))
+        return found.fence
+
+
+class Scratch:
+    """A topic and a group of a test's own."""
+
+    def __init__(self, lab: Lab, admin: AdminClient, folder: Path, partitions: int = 2) -> None:
+        self.lab, self.admin, self.name = lab, admin, folder.name
+        self.file = folder / "contract.yaml"
+        self.write(CONTRACT)
+        for future in admin.create_topics([NewTopic(self.name, partitions, 1)]).values():
+            future.result(30)
+
+    def write(self, text: str) -> Path:
+        self.file.write_text(text.replace("TOPIC", self.name).replace("GROUP", f"{self.name}-group"))
+        return self.file
+
+    def send(self, counts: dict[int, int], transactional: bool = False, commit: bool = True) -> None:
+        more: dict[str, object] = {"transactional.id": self.name} if transactional else {}
+        sender = producer(self.lab.bootstrap, **more)
+        if transactional:
+            sender.init_transactions(30)
+            sender.begin_transaction()
+        for partition, count in counts.items():
+            for _ in range(count):
+                sender.produce(self.name, key=b"k", value=b"{}", partition=partition)
+        assert not sender.flush(30)
+        if transactional and commit:
+            sender.commit_transaction(30)
+        self.sender = sender  # an open transaction lasts as long as its producer
+
+    def commit(self, places: dict[int, int]) -> None:
+        wanted = [TopicPartition(self.name, *place) for place in places.items()]
+        request = [ConsumerGroupTopicPartitions(f"{self.name}-group", wanted)]
+        self.admin.alter_consumer_group_offsets(request)[f"{self.name}-group"].result(30)
+
+    def settings(self, **more: object) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.lab.bootstrap,
+            "group.id": f"{self.name}-group",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            **more,
+        }
+
+    def consumer(self, **more: object) -> Consumer:
+        consumer = Consumer(self.settings(**more))
+        consumer.subscribe([self.name])
+        return consumer
+
+    def fence(self, timeout: float = 0) -> ConsumerFence:
+        return fence_of(self.lab, self.file, timeout).consumer("billing")
+
+    def states(self) -> list[str]:
+        return [place.state.value for place in self.fence().places]
+
+
+@pytest.fixture
+def scratch(lab: Lab, admin: AdminClient, tmp_path: Path) -> Scratch:
+    """A topic with two partitions and a group that does not exist yet."""
+    return Scratch(lab, admin, tmp_path)
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+
+
+def rows(lab: Lab, database: str, query: str) -> list[tuple[Any, ...]]:
+    """Read a store as it is now."""
+    with connected(lab.url(database)) as cursor:
+        cursor.execute(query)
+        return cursor.fetchall()
+
+
+@pytest.mark.parametrize("name", ["user-account", "user-balance", "user-activity"])
+def test_a_seeded_world_has_settled(lab: Lab, name: str) -> None:
+    """Each contract's fence opens; nobody consumes, and all that the topic holds is committed."""
+    (consumer,) = (fence := fence_of(lab, committed("contracts", f"{name}.yaml"))).consumers
+    assert (("settled", "empty"), 0, True) == (consumer.states, consumer.lag, fence.complete)
+    assert all(each.end == each.log_end == each.high_watermark for each in fence.topic.partitions)
+    assert fence.source.snapshot
+    assert fence.source.snapshot.collation.encoding == "UTF8"
+
+
+def test_types_are_given_for_both_sides(lab: Lab) -> None:
+    """The types are those of the expressions, in the contract's order."""
+    fence = fence_of(lab, BALANCE)
+    types = fence.consumers[0].types
+    assert types
+    assert (("uuid",), None, ("numeric(10,2)", "text")) == (types.id, types.version, types.fields)
+    assert fence.source.types
+    assert ("numeric(14,2)", "text") == fence.source.types.fields
+
+
+def test_outbox_rows_that_wait_are_counted(lab: Lab) -> None:
+    """What the source committed and the relay has not published is noted, of this contract's topic alone."""
+    with closing(database_of(lab.url("user"))) as database:
+        user = UserService(database, random.Random(1))  # noqa: S311
+        (person,) = rows(lab, "user", "select id::text from user_account where deleted_at is null limit 1")
+        user.change_email(person[0], "new@example.org")
+        user.sign_in(person[0])
+        assert 1 == fence_of(lab, ACCOUNT).source.outbox_pending
+        assert 0 == fence_of(lab, BALANCE).source.outbox_pending
+        Relay(database, producer(lab.bootstrap)).run()
+    fence = fence_of(lab, ACCOUNT)
+    assert 0 == fence.source.outbox_pending
+    assert (1, False) == (fence.consumers[0].lag, fence.consumers[0].settled)
+
+
+def test_the_fence_is_fair_under_traffic(lab: Lab) -> None:
+    """While people change their accounts, each published state of the source's instant is in a settled copy."""
+    lags: list[int] = []
+    busy = threading.Thread(target=traffic, args=(lab, 80, 6))
+    busy.start()
+    try:
+        until(lambda: offsets_group(lab, "login-service").state is GroupState.STABLE)
+        with opened(lab, ACCOUNT, timeout=20, progress=lambda _, lag: lags.append(lag)) as found:
+            assert found.source is not None
+            copy = found.consumers["login"]
+            assert copy is not None
+            source = dict(found.source.rows("select id::text, version from user_account where deleted_at is null"))
+            waiting = {
+                row[0] for row in found.source.rows("select aggregate_id::text from outbox where published_at is null")
+            }
+            copied = dict(copy.rows("select user_id::text, version from login_profile"))
+            found.require_alive()
+        (consumer,) = found.fence.consumers
+        assert consumer.settled
+        assert consumer.group.members
+        assert {p for member in consumer.group.members for p in member.partitions} == set(range(12))
+        behind = [key for key, version in source.items() if key not in waiting and copied.get(key, 0) < version]
+        assert [] == behind
+        assert lags
+        assert lags[-1] == 0
+        for place in consumer.places:
+            assert place.committed_before is not None
+            assert place.committed_after is not None
+            assert place.committed_before <= place.committed_after
+    finally:
+        busy.join()
+    assert fence_of(lab, ACCOUNT).consumers[0].settled
+
+
+def offsets_group(lab: Lab, group: str) -> Any:
+    """Describe a group of the accounts' topic."""
+    with closing(Cluster("main", {"bootstrap.servers": lab.bootstrap})) as cluster:
+        return cluster.group(group, "user-account")
+
+
+def test_a_snapshot_stands_still(lab: Lab) -> None:
+    """What changes after the fence is seen by nobody who imports its snapshots; with the block they are gone."""
+    count = "select count(*) from account where tariff = 'changed meanwhile'"
+    url = _url(lab, "billing")
+    with opened(lab, BALANCE) as found, connect("billing-db", url) as reader:
+        with connected(lab.url("billing")) as cursor:
+            cursor.execute("update account set tariff = 'changed meanwhile'")
+        snapshot = found.fence.consumers[0].snapshot
+        own = found.consumers["billing"]
+        assert snapshot
+        assert own
+        reader.import_snapshot(snapshot.id)
+        assert [(0,)] == reader.rows(count) == own.rows(count)
+        assert 0 < rows(lab, "billing", count)[0][0]
+        found.require_alive()
+    with connect("billing-db", url) as reader, pytest.raises(SnapshotLostError, match="start the run again"):
+        reader.import_snapshot(snapshot.id)
+    with connected(lab.url("user")) as source, connected(lab.url("billing")) as cursor:
+        source.execute("select user_id::text, tariff from user_balance")
+        cursor.executemany("update account set tariff = %s where user_id = %s", [row[::-1] for row in source])
+
+
+def test_a_snapshot_that_ends_early_is_noticed(lab: Lab) -> None:
+    """When the server ends the session, reading on is an error that says so."""
+    with opened(lab, BALANCE) as found:
+        end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'reconcile'"
+        with connected(lab.url("billing", "postgres")) as cursor:
+            cursor.execute(end + " and datname = 'billing'")
+        with pytest.raises(SnapshotLostError, match="billing-db was lost, and its snapshot with it"):
+            found.require_alive()
+
+
+def test_a_group_that_does_not_exist(scratch: Scratch) -> None:
+    """It is named, and every partition with records has no commit."""
+    scratch.send({0: 3})
+    found = scratch.fence()
+    assert (("no_commit", "missing"), 3, False) == (found.states, found.lag, found.settled)
+    assert ["no_commit", "caught_up"] == [place.state.value for place in found.places]
+
+
+def test_a_partition_without_a_commit(scratch: Scratch) -> None:
+    """It is named for that partition alone."""
+    scratch.send({0: 3, 1: 2})
+    scratch.commit({0: 3})
+    assert ["caught_up", "no_commit"] == scratch.states()
+
+
+def test_a_commit_below_the_log_start(scratch: Scratch) -> None:
+    """Records that expired before they were read are named."""
+    scratch.send({0: 5})
+    scratch.commit({0: 2})
+    deleted = scratch.admin.delete_records([TopicPartition(scratch.name, 0, 4)])
+    next(iter(deleted.values())).result(30)
+    assert ["below_log_start", "caught_up"] == scratch.states()
+    assert 1 == scratch.fence().lag
+
+
+def test_a_commit_past_the_end(scratch: Scratch) -> None:
+    """The offset of a topic that was made anew does not count as caught up, however long we wait."""
+    scratch.send({0: 2})
+    scratch.commit({0: 900})
+    found = scratch.fence(timeout=0.5)
+    assert (("past_end", "empty"), False) == (found.states, found.settled)
+
+
+def test_a_group_that_rebalances(scratch: Scratch) -> None:
+    """While the group waits for a member that died, its state says so; what is committed counts all the same."""
+    scratch.send({0: 2})
+    scratch.commit({0: 2})
+    short = {"session.timeout.ms": 6000}
+    member = (
+        "import sys; from confluent_kafka import Consumer; consumer = Consumer(eval(sys.argv[1]))\n"
+        "consumer.subscribe([sys.argv[2]])\n"
+        "while True: consumer.poll(0.1)"
+    )
+    joining = (sys.executable, "-c", member, repr(scratch.settings(**short)), scratch.name)
+    with subprocess.Popen(joining) as dying:
+        try:
+            until(lambda: any(each.partitions for each in scratch.fence().group.members))
+        finally:
+            dying.kill()
+    with closing(scratch.consumer(**short)):
+        until(lambda: scratch.fence().group.state is GroupState.REBALANCING)
+        found = scratch.fence()
+    assert (("settled", "rebalancing"), True) == (found.states, found.settled)
+
+
+def test_members_of_the_newer_protocol(scratch: Scratch) -> None:
+    """Groups of KIP-848 are described with protocol, static members and what each reads."""
+    scratch.send({0: 1})
+    with closing(scratch.consumer(**{"group.protocol": "consumer", "group.instance.id": "one"})) as consumer:
+        until(lambda: consumer.poll(0.1) is not None)
+        consumer.commit(asynchronous=False)
+        until(lambda: scratch.fence().group.state is GroupState.STABLE)
+        found = scratch.fence()
+    assert ("consumer", [("one", (0, 1))]) == (
+        found.group.protocol,
+        [(member.instance, member.partitions) for member in found.group.members],
+    )
+    assert ("settled",) == found.states
+
+
+def test_a_group_that_lags(scratch: Scratch) -> None:
+    """It is waited for as long as is allowed, with its lag told, and compared all the same."""
+    scratch.send({0: 5, 1: 1})
+    scratch.commit({0: 2, 1: 1})
+    lags: list[tuple[str, int]] = []
+    with opened(scratch.lab, scratch.file, 1, progress=lambda *told: lags.append(told)) as found:
+        (consumer,) = found.fence.consumers
+    assert ["lagging", "caught_up"] == [place.state.value for place in consumer.places]
+    assert 2 == consumer.places[0].next_record
+    assert 1 <= consumer.waited < 5
+    assert {("user-balance/billing", 3)} == set(lags)
+    assert consumer.snapshot
+
+
+def test_markers_of_transactions_are_nothing_to_read(scratch: Scratch) -> None:
+    """A group that commits after each record stands before the marker for ever, and has settled all the same."""
+    scratch.send({0: 3}, transactional=True)
+    scratch.commit({0: 3})
+    fence = fence_of(scratch.lab, scratch.file, timeout=10)
+    assert 4 == fence.topic.partitions[0].end
+    assert (True, 0) == (fence.consumers[0].settled, fence.consumers[0].lag)
+    assert fence.consumers[0].waited < 5
+
+
+def test_an_open_transaction_is_not_in_the_log_yet(scratch: Scratch) -> None:
+    """The log is evidence up to the last decided record; what is open stands after it."""
+    scratch.send({0: 2})
+    scratch.commit({0: 2})
+    scratch.send({0: 3}, transactional=True, commit=False)
+    (at, _) = fence_of(scratch.lab, scratch.file).topic.partitions
+    assert (2, 5) == (at.log_end, at.high_watermark)
+    assert scratch.fence().settled
+    scratch.sender.abort_transaction(30)
+
+
+def test_a_topic_that_grew(scratch: Scratch) -> None:
+    """New partitions without records are settled without a commit."""
+    scratch.send({0: 1, 1: 1})
+    scratch.commit({0: 1, 1: 1})
+    scratch.admin.create_partitions([NewPartitions(scratch.name, 4)])[scratch.name].result(30)
+    until(lambda: 4 == len(scratch.fence().places))
+    assert ["caught_up"] * 4 == scratch.states()
+
+
+MISMATCHES = {
+    "consumer: balance -> consumer: balanse": (
+        'consumers[0].fields[0].consumer: no column "balanse" in account; did you mean "balance"?'
+    ),
+    "consumer: upper(tariff) -> consumer: uper(tariff)": (
+        "consumers[0].fields[1].consumer: function uper(text) does not exist"
+    ),
+    "source: balance -> source: balance + tariff": (
+        "consumers[0].fields[0].source: operator does not exist: numeric + text"
+    ),
+    "id: user_id -> id: usr_id": 'source.id: no column "usr_id" in user_balance; did you mean "user_id"?',
+    "version: version -> version: Version": (
+        'source.version: no column "Version" in user_balance; did you mean "version"?'
+    ),
+    "table: account -> table: acount": 'consumers[0].table: no table "acount" in billing-db; did you mean "account"?',
+    "table: outbox -> table: out.box": 'source.outbox.table: no table "out.box" in user-db',
+    "published_at is -> published is": (
+        'source.outbox.published: no column "published" in outbox; did you mean "published_at"?'
+    ),
+    "amount: balance -> amount: balance)": "topic.value.amount: a `)` closes nothing",
+    'consumer: balance -> consumer: "1) from account; drop table account; select (1"': (
+        "consumers[0].fields[0].consumer: a `)` closes nothing"
+    ),
+    'table: account -> query: "select user_id, balance, tariff from account;"': (
+        "consumers[0].query: a `;` would end the statement"
+    ),
+    "table: account -> query: select user_id, balanse, tariff from account": (
+        'consumers[0].query: column "balanse" does not exist'
+    ),
+    "source: tariff -> source: cast(tariff as moneyy)": ('consumers[0].fields[1].source: type "moneyy" does not exist'),
+    "consumer: upper(tariff) -> consumer: count(*)": "consumers[0]: column ",
+}
+
+
+@pytest.mark.parametrize("change", MISMATCHES)
+def test_what_a_store_does_not_have_is_named(scratch: Scratch, change: str) -> None:
+    """The contract's file and path, what was found, and the nearest name."""
+    right, wrong = change.split(" -> ")
+    assert right in CONTRACT
+    scratch.write(CONTRACT.replace(right, wrong, 1))
+    with pytest.raises(ContractMismatchError) as error:
+        scratch.fence()
+    assert f"{scratch.file}: {MISMATCHES[change]}" in str(error.value)
+
+
+def test_every_mismatch_is_told_at_once(scratch: Scratch) -> None:
+    """Wrong columns of both sides stand in one error."""
+    scratch.write(CONTRACT.replace("source: tariff", "source: tarif").replace("upper(tariff)", "upper(tarif)"))
+    with pytest.raises(ContractMismatchError) as error:
+        scratch.fence()
+    assert ["consumers[0].fields[1].source", "consumers[0].fields[1].consumer"] == [
+        problem.path for problem in error.value.problems
+    ]
+
+
+def test_a_missing_topic_is_named(scratch: Scratch) -> None:
+    """The nearest topic is offered, and none is created."""
+    scratch.write(CONTRACT.replace("TOPIC", "user-balanse"))
+    with pytest.raises(TopicMissingError, match=r'topic.name: .* no topic "user-balanse"; did you mean "user-balance"'):
+        scratch.fence()
+    assert "user-balanse" not in scratch.admin.list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("store: user-db", "store: user-bd"), 'source.store: no connection "user-bd"; did you mean "user-db"?'),
+        (("store: user-db", "store: main"), "source.store: the connection main is no database and no folder"),
+        (("cluster: main", "cluster: user-db"), "topic.cluster: the connection user-db is no Kafka cluster"),
+    ],
+)
+def test_a_wrong_connection_is_named(scratch: Scratch, change: tuple[str, str], message: str) -> None:
+    """A connection that is not there, or of another kind, is told with its place in the contract."""
+    scratch.write(CONTRACT.replace(*change, 1))
+    with pytest.raises(ReconcileError) as error:
+        scratch.fence()
+    assert f"{scratch.file}: {message}" == str(error.value)
+
+
+def test_a_right_that_is_missing_is_named(lab: Lab, scratch: Scratch) -> None:
+    """A source that we may not read stops us; a consumer is noted, and the fence is incomplete."""
+    try:
+        with connected(lab.url("billing")) as cursor:
+            cursor.execute("revoke select on account from reconcile_reader")
+        fence = fence_of(lab, scratch.file)
+        assert (False, ()) == (fence.complete, fence.consumers)
+        (unread,) = fence.unread
+        assert "StoreRefusedError" == unread.kind
+        assert f"{scratch.file}: consumers[0].table: the store billing-db: permission denied" in unread.message
+        with connected(lab.url("user")) as cursor:
+            cursor.execute("revoke select on user_balance from reconcile_reader")
+        with pytest.raises(StoreRefusedError, match=r"source.table: .* grant select"):
+            scratch.fence()
+    finally:
+        for database, table in (("billing", "account"), ("user", "user_balance")):
+            with connected(lab.url(database)) as cursor:
+                cursor.execute(f"grant select on {table} to reconcile_reader")
+
+
+def test_nothing_is_written_whatever_the_contract_says(lab: Lab) -> None:
+    """Not even an account that may write can, and no statement makes the transaction writable again."""
+    with connected(lab.url("billing")) as cursor:
+        cursor.execute(
+            "create function spoil() returns int language sql as"
+            " $$ with gone as (delete from account returning 1) select count(*)::int from gone $$"
+        )
+    with connect("billing-db", _url(lab, "billing", "postgres")) as session:
+        session.take_snapshot()
+        with pytest.raises(StoreRefusedError, match="contracts only read"):
+            session.rows("select spoil()")
+    with connect("billing-db", _url(lab, "billing", "postgres")) as session:
+        session.take_snapshot()
+        with pytest.raises(StoreRefusedError, match="read-write mode"):
+            session.rows("select set_config('transaction_read_only', 'off', true)")
+    assert 0 < rows(lab, "billing", "select count(*) from account")[0][0]
+
+
+def test_a_statement_that_takes_too_long_is_named(lab: Lab) -> None:
+    """The server ends it, and the error says what to do."""
+    with connect("billing-db", _url(lab, "billing"), timedelta(milliseconds=200)) as session:
+        session.take_snapshot()
+        with pytest.raises(StatementTimeoutError, match="billing-db took too long"):
+            session.rows("select pg_sleep(30)")
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "message"),
+    [
+        ("postgresql://reconcile_reader:wrong@127.0.0.1:15512/user", StoreRefusedError, "password authentication"),
+        ("postgresql://postgres:PASSWORD@127.0.0.1:15512/usr", StoreRefusedError, 'database "usr" does not exist'),
+        ("postgresql://a@127.0.0.1:1/user", StoreUnreachableError, "Connection refused"),
+        ("postgresql://a@nohost.invalid/user", StoreUnreachableError, "could not translate host name"),
+    ],
+)
+def test_a_store_that_cannot_be_had_is_named(lab: Lab, url: str, kind: type[Exception], message: str) -> None:
+    """Whether trying again may help is a class of its own."""
+    address = parse(url.replace("PASSWORD", lab.password("postgres")))
+    with pytest.raises(kind, match=message) as error, connect("user-db", address):
+        pass
+    assert "wrong" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "message"),
+    [
+        ({"bootstrap.servers": "127.0.0.1:1"}, ClusterUnreachableError, "Connection refused. See that it is up"),
+        ({"bootstrap.servers": "nohost.invalid:1"}, ClusterUnreachableError, "Check the names in `bootstrap`"),
+        ({"security.protocol": "SSL"}, ClusterRefusedError, "Check security.protocol and the ssl settings"),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "a",
+                "sasl.password": "hush-hush",
+            },
+            ClusterRefusedError,
+            "Check sasl.mechanism, sasl.username and sasl.password",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/none"},
+            ClusterRefusedError,
+            "main cannot be used: Failed to create admin client: ssl.ca",
+        ),
+        ({"bootstrap.servers": "127.0.0.1:15512"}, ClusterRefusedError, "what listens there does not speak this"),
+    ],
+)
+def test_a_cluster_that_cannot_be_had_is_named(
+    lab: Lab, config: dict[str, str], kind: type[Exception], message: str
+) -> None:
+    """What librdkafka tells apart from its answers is in the error, within seconds, and no secret is."""
+    started = time.monotonic()
+    with pytest.raises(kind) as error:
+        Cluster("main", {"bootstrap.servers": lab.bootstrap, **config})
+    assert message in str(error.value)
+    assert "hush-hush" not in str(error.value)
+    assert time.monotonic() - started < 15
+
+
+def test_an_untrusted_certificate_is_named(tmp_path: Path) -> None:
+    """A broker whose certificate we cannot trust is told as such, and not as a time-out."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subject = ("-days", "1", "-subj", "/CN=localhost")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *files)
+    subprocess.run(make, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stop = threading.Event()
+
+        def serve() -> None:
+            listener.settimeout(0.1)
+            while not stop.is_set():
+                try:
+                    accepted, _ = listener.accept()
+                    accepted.settimeout(2)
+                    with context.wrap_socket(accepted, server_side=True):
+                        pass
+                except OSError:
+                    continue
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            with pytest.raises(ClusterRefusedError, match="certificate verify failed"):
+                Cluster("main", {"bootstrap.servers": address, "security.protocol": "SSL"})
+        finally:
+            stop.set()
+            server.join()
+
+
+def reconcile(lab: Lab, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user would."""
+    command = [sys.executable, "-m", "reconcile.cli", "fence", *arguments]
+    config = ("--config", str(world.settings_file(lab))) if "--config" not in arguments else ()
+    return subprocess.run(
+        [*command, *config],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_command_shows_where_all_stand(lab: Lab) -> None:
+    """A table on stdout, no words, exit code 0."""
+    done = reconcile(lab, str(ACCOUNT), "--consumer", "login")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "topic   user-account on main: 12 partitions" in done.stdout
+    assert "0 outbox rows not yet published" in done.stdout
+    assert "settled, empty" in done.stdout
+
+
+def test_the_command_prints_one_object(lab: Lab, scratch: Scratch) -> None:
+    """--json gives the fence, with what is special of each consumer; a lagging group is no error."""
+    scratch.send({0: 4})
+    scratch.commit({0: 1})
+    done = reconcile(lab, str(scratch.file), "--json")
+    told = json.loads(done.stdout)
+    assert (0, 1, True) == (done.returncode, told["schema_version"], told["complete"])
+    assert (3, ["lagging", "empty"], False) == tuple(
+        told["consumers"][0][name] for name in ("lag", "states", "settled")
+    )
+    assert [0, 4] == [told["topic"]["partitions"][0][name] for name in ("begin", "end")]
+    assert "partition   state     begin   committed   end   lag" in " ".join(
+        reconcile(lab, str(scratch.file)).stdout.splitlines()
+    )
+
+
+def test_a_store_without_snapshots_is_read_as_it_stands(scratch: Scratch) -> None:
+    """A folder of Parquet has no snapshot, and the fence says so."""
+    config = scratch.file.with_name("reconcile.yaml")
+    config.write_text(world.settings_file(scratch.lab).read_text() + "  lake: {path: /data/copies}\n")
+    scratch.write(CONTRACT.replace("store: billing-db", "store: lake"))
+    done = reconcile(scratch.lab, str(scratch.file), "--json", "--config", str(config))
+    (consumer,) = json.loads(done.stdout)["consumers"]
+    assert (0, None, "lake") == (done.returncode, consumer["snapshot"], consumer["store"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (("--config", "/none.yaml"), {}, "/none.yaml: there is no such file"),
+        (("--consumer", "logn"), {}, 'the contract has no consumer "logn"; did you mean "login"?'),
+        ((), {"RECONCILE_CONN_MAIN": "127.0.0.1:1"}, "the cluster main cannot be reached"),
+        ((), {"RECONCILE_CONN_LOGIN_DB": "postgresql://a@127.0.0.1:1/login"}, "user-account/login: the store login-db"),
+    ],
+)
+def test_the_command_says_what_it_could_not_read(
+    lab: Lab, arguments: tuple[str, ...], environment: dict[str, str], message: str
+) -> None:
+    """Exit code 2, words on stderr, no traceback."""
+    done = reconcile(lab, str(ACCOUNT), *arguments, **environment)
+    assert 2 == done.returncode
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_blocked_partition_keeps_the_group_from_settling(lab: Lab) -> None:
+    """B2: the partition that waits is named, the others have settled, and all is compared."""
+    faults.plant(lab, faults.named(["blocked-partition"]), 1)
+    (consumer,) = fence_of(lab, BALANCE, timeout=1).consumers
+    assert (False, ("lagging", "empty")) == (consumer.settled, consumer.states)
+    assert [11] == [place.partition for place in consumer.places if place.lag]
+    assert consumer.snapshot
+
+
+def test_servers_that_are_down_are_named(lab: Lab) -> None:
+    """Broker or Postgres stopped: exit code 2 and which of them it was."""
+    Postgres(lab).down()
+    done = reconcile(lab, str(ACCOUNT))
+    assert (2, True) == (done.returncode, "the store user-db cannot be reached" in done.stderr)
+    Kafka(lab).down()
+    done = reconcile(lab, str(ACCOUNT))
+    assert (2, True) == (done.returncode, "the cluster main cannot be reached" in done.stderr)
+
+
+def _url(lab: Lab, database: str, role: str = "reconcile_reader") -> PostgresUrl:
+    return parse(lab.url(database, role))

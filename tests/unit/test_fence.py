@@ -1,0 +1,216 @@
+"""The fence's decisions: how a group stands, when waiting ends, and that nothing idle counts as caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from reconcile.contract import Consumer
+from reconcile.domain.canonical import Layout
+from reconcile.errors import RefusedError
+from reconcile.gather import settling
+from reconcile.gather.cluster import GroupStanding, GroupState, Member, TopicStanding
+from reconcile.gather.fence import ConsumerFence, Fence, SourceFence, TopicFence, Unread, from_json, is_settled, to_json
+from reconcile.gather.settling import Settling
+from reconcile.gather.standing import GroupPlace, PartitionPlace, PlaceState, group_places, lag_of, state_of
+from reconcile.gather.store_session import Collation, Snapshot
+
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CONSUMER = Consumer.model_validate(
+    {
+        "name": "login",
+        "group": "g",
+        "store": "s",
+        "table": "t",
+        "id": "id",
+        "fields": [{"name": "email", "source": "email", "consumer": "mail"}],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("committed", "begin", "end", "high", "probed", "expected"),
+    [
+        (10, 0, 10, 10, {}, PlaceState.CAUGHT_UP),
+        (12, 0, 10, 12, {}, PlaceState.CAUGHT_UP),
+        (9, 0, 10, 10, {}, PlaceState.LAGGING),
+        (9, 0, 10, 10, {0: 9}, PlaceState.LAGGING),
+        (9, 0, 10, 10, {0: None}, PlaceState.CAUGHT_UP),
+        (9, 0, 10, 11, {0: 10}, PlaceState.CAUGHT_UP),
+        (11, 0, 10, 10, {}, PlaceState.PAST_END),
+        (11, 0, 10, 11, {}, PlaceState.CAUGHT_UP),
+        (4, 5, 10, 10, {}, PlaceState.BELOW_LOG_START),
+        (4, 5, 5, 5, {}, PlaceState.BELOW_LOG_START),
+        (None, 0, 10, 10, {}, PlaceState.NO_COMMIT),
+        (None, 0, 10, 10, {0: 0}, PlaceState.NO_COMMIT),
+        (None, 5, 5, 5, {}, PlaceState.NO_COMMIT),
+        (None, 0, 0, 0, {}, PlaceState.CAUGHT_UP),
+        (None, 0, 1, 1, {0: None}, PlaceState.CAUGHT_UP),
+        (None, 3, 4, 4, {0: None}, PlaceState.NO_COMMIT),
+    ],
+)
+def test_a_place_has_a_state(
+    committed: int | None, begin: int, end: int, high: int, probed: Mapping[int, int | None], expected: PlaceState
+) -> None:
+    """Offsets decide, and what was found between the committed offset and the end."""
+    assert expected is state_of(committed, begin, end, high, probed.get(0), 0 in probed)
+
+
+@pytest.mark.parametrize(
+    ("committed", "state", "expected"),
+    [
+        (7, PlaceState.LAGGING, 3),
+        (9, PlaceState.CAUGHT_UP, 0),
+        (None, PlaceState.NO_COMMIT, 5),
+        (2, PlaceState.BELOW_LOG_START, 5),
+        (99, PlaceState.PAST_END, 5),
+    ],
+)
+def test_lag_counts_what_is_left_to_read(committed: int | None, state: PlaceState, expected: int) -> None:
+    """What expired does not count, and a group beyond the end has everything before it."""
+    assert expected == lag_of(committed, 5, 10, state)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (10, 12, PlaceState.CAUGHT_UP),
+        (10, 3, PlaceState.REWOUND),
+        (10, None, PlaceState.REWOUND),
+        (10, 99, PlaceState.PAST_END),
+        (None, 4, PlaceState.NO_COMMIT),
+    ],
+)
+def test_both_readings_count(before: int | None, after: int | None, expected: PlaceState) -> None:
+    """An offset that goes back, or beyond the end, between the readings is no settled one."""
+    (place,) = group_places([PartitionPlace(0, 0, 10, 12, 12)], {0: before}, {0: after}, {})
+    assert (before, after, expected) == (place.committed_before, place.committed_after, place.state)
+
+
+def test_a_partition_that_came_later_is_settled() -> None:
+    """What the topic got after the source's instant nobody had to read."""
+    places = group_places([PartitionPlace(12, 0, 0, 5, 5)], {}, {}, {})
+    assert is_settled(places)
+    assert places[0].committed_before is None
+
+
+def fence() -> Fence:
+    """A fence with something in every place."""
+    snapshot = Snapshot("0-1", AT, "18.4", False, Collation("UTF8", "c", "C", None))
+    types = Layout(("uuid",), "bigint", ("numeric(10,2)", "text"))
+    member = Member("m-1", "client", "/10.0.0.1", "static-1", (0,))
+    group = GroupStanding("g", GroupState.REBALANCING, "classic", "range", (member,))
+    places = (
+        GroupPlace(0, 9, 10, None, 0, PlaceState.CAUGHT_UP),
+        GroupPlace(1, None, None, 3, 7, PlaceState.NO_COMMIT),
+    )
+    consumer = ConsumerFence("user/login", "login", "login-db", snapshot, types, 12, group, places, False, 1.5)
+    return Fence(
+        "digest",
+        "user",
+        AT,
+        AT,
+        SourceFence("user-db", snapshot, types, 10, 2),
+        TopicFence("main", "user", "id-1", (PartitionPlace(0, 0, 10, 11, 12), PartitionPlace(1, 3, 10, 10, 10))),
+        (consumer, replace(consumer, name="lake", store="lake", snapshot=None, types=None, rows=None)),
+        (Unread("user/billing", "billing", "StoreUnreachableError", "down"),),
+    )
+
+
+def test_a_fence_survives_its_file() -> None:
+    """What is written is read back the same."""
+    assert fence() == from_json(to_json(fence()))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", to_json(fence()).replace('"caught_up"', '"fine"')])
+def test_something_else_is_no_fence(text: str) -> None:
+    """A file that holds no fence is refused with the place that is wrong."""
+    with pytest.raises(RefusedError, match="does not hold a fence"):
+        from_json(text)
+
+
+def test_a_fence_says_what_is_special() -> None:
+    """States are named, the lag is summed, and an unread consumer makes it incomplete."""
+    found = fence()
+    assert ("no_commit", "rebalancing") == found.consumer("login").states
+    assert 7 == found.consumer("login").lag
+    assert not found.complete
+
+
+class FakeCluster:
+    """A cluster whose group commits one offset more each time it is asked, up to a limit."""
+
+    def __init__(self, start: int, last: int, state: GroupState = GroupState.STABLE, record: int | None = 0) -> None:
+        self.place, self.last, self.state, self.record = start, last, state, record
+        self.probes: list[Mapping[int, int]] = []
+
+    def committed(self, *_: object) -> dict[int, int | None]:
+        self.place = min(self.place + 1, self.last)
+        return {0: self.place}
+
+    def high_watermarks(self, *_: object) -> dict[int, int]:
+        return {0: 10}
+
+    def group(self, name: str, _topic: str) -> GroupStanding:
+        return GroupStanding(name, self.state, "classic", "", ())
+
+    def next_records(self, _topic: str, places: Mapping[int, int], _committed: bool) -> dict[int, int | None]:
+        if places:
+            self.probes.append(places)
+        return {partition: self.record and at for partition, at in places.items()}
+
+
+def waiting(cluster: Any, timeout: float = 60) -> tuple[Settling, list[int]]:
+    """A group that is to reach offset 10, and the lags that it reports."""
+    lags: list[int] = []
+    topic = TopicStanding("topic", "id", (0,))
+    return Settling(cluster, CONSUMER, "a/b", topic, {0: 0}, {0: 10}, timeout, lambda _, lag: lags.append(lag)), lags
+
+
+def test_waiting_ends_at_the_end() -> None:
+    """A group that moves is asked until it has the last offset, and never looked at more closely."""
+    cluster = FakeCluster(5, 10)
+    one, lags = waiting(cluster)
+    while not one.over():
+        pass
+    assert ([4, 3, 2, 1, 0], []) == (lags, cluster.probes)
+
+
+def test_a_marker_at_the_end_is_nothing_to_wait_for() -> None:
+    """A group that stands still before the end has settled if no record is left there; that is looked up once."""
+    cluster = FakeCluster(8, 9, record=None)
+    one, lags = waiting(cluster)
+    assert [False, True] == [one.over(), one.over()]
+    assert ([1, 0], [{0: 9}]) == (lags, cluster.probes)
+
+
+def test_idle_is_not_caught_up() -> None:
+    """A group that stands still before a record has not settled, however long it stands."""
+    cluster = FakeCluster(8, 9, record=1)
+    one, lags = waiting(cluster)
+    assert [False] * 3 == [one.over() for _ in range(3)]
+    assert ([1, 1, 1], [{0: 9}]) == (lags, cluster.probes)
+
+
+def test_waiting_ends_when_its_time_is_over() -> None:
+    """With no time at all a group is looked at once."""
+    one, lags = waiting(FakeCluster(5, 5), timeout=0)
+    assert one.over()
+    assert [5] == lags
+
+
+def test_a_deserted_group_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without members nothing will be committed; with members we wait on."""
+    monkeypatch.setattr(settling, "NOBODY_FOR", 0.0)
+    assert waiting(FakeCluster(5, 5, GroupState.EMPTY))[0].over()
+    assert not waiting(FakeCluster(5, 5, GroupState.REBALANCING))[0].over()
+
+
+def test_an_offset_past_the_end_is_not_caught_up() -> None:
+    """A topic that was made anew leaves an offset behind that looks like more than enough."""
+    one, _ = waiting(FakeCluster(500, 500))
+    assert not one.over()
