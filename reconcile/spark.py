@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -62,6 +63,7 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its connections
     if SparkContext._active_spark_context is not None:
         yield _ruled(SparkSession.builder.getOrCreate())
         return

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -38,31 +42,46 @@ def commands(page: str) -> list[str]:
 
 def left_running(folder: Path) -> list[str]:
     """Give the servers that still run in a folder."""
-    lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
-    return [line for line in lines if str(folder) in line and ("postgres -D" in line or "kafka.Kafka" in line)]
+    left = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            line = process.cmdline()
+            server = "kafka.Kafka" in line or (line[:1] and Path(line[0]).name == "postgres")
+            if server and str(folder) in " ".join([process.cwd(), *line]):
+                left.append(" ".join(line))
+    return left
 
 
-def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
-    """Each command of the README succeeds, one after the other, in an empty folder."""
-    (tmp_path / "contracts").symlink_to(committed("contracts"))
+@pytest.fixture
+def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder that is the same in each run, so that servers which a killed run left there are found and ended."""
+    path = Path(tempfile.gettempdir()) / f"reconcile-{request.function.__name__}"
+    path.mkdir(exist_ok=True)
+    run("reconcile lab down --wipe", path)
+    yield path
+    run("reconcile lab down --wipe", path)
+    shutil.rmtree(path)
+
+
+def test_the_commands_of_the_readme_work(folder: Path) -> None:
+    """Each command of the README succeeds, one after the other, in a folder that holds the contracts alone."""
+    (folder / "contracts").unlink(missing_ok=True)
+    (folder / "contracts").symlink_to(committed("contracts"))
     listed = commands("README.md")
     assert "reconcile lab down --wipe" in listed
-    try:
-        for command in listed:
-            done = run(command, tmp_path)
-            assert 0 == done.returncode, f"{command}: {done.stderr}"
-    finally:
-        run("reconcile lab down --wipe", tmp_path)
-    assert [] == left_running(tmp_path)
+    for command in listed:
+        done = run(command, folder)
+        assert 0 == done.returncode, f"{command}: {done.stderr}"
+    assert [] == left_running(folder)
 
 
-def test_the_demo_shows_every_fault_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_shows_every_fault_and_leaves_nothing(folder: Path) -> None:
     """The demo ends well, names each fault in its table, and no server and no file of it remain."""
-    done = run("COLUMNS=200 reconcile demo", tmp_path)
+    done = run("reconcile demo", folder)
     assert 0 == done.returncode, done.stderr
     assert [] == [fault.name for fault in FAULTS if fault.name not in done.stdout]
-    assert [] == left_running(tmp_path)
-    assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [] == left_running(folder)
+    assert [] == [path for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(
