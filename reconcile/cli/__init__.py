@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 import click
 
@@ -41,4 +42,8 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("reconcile: interrupted", err=True)
         code = INTERRUPTED
+    except Exception:  # noqa: BLE001 - whatever it is, it must not look like the exit code of drift
+        traceback.print_exc()
+        click.echo("reconcile: this is a defect of the program; what is above tells its developers where", err=True)
+        code = COULD_NOT_TELL
     sys.exit(code)

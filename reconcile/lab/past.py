@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
+import signal
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
@@ -56,6 +58,17 @@ _TABLES = {
 }
 
 
+def leave_interrupts() -> None:
+    """Leave Ctrl-C to the process that started this worker: it ends its workers itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _require_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        raise RuntimeError("the seed was killed")
+
+
 def write_share(lab: Lab, aggregates: int, seed: int, worker: int, workers: int) -> int:
     """Write one worker's share of the past: the partitions that are its own, so that offsets follow from the seed."""
     people = _People(aggregates, seed)
@@ -63,9 +76,11 @@ def write_share(lab: Lab, aggregates: int, seed: int, worker: int, workers: int)
         log = _Log(producer(lab.bootstrap, **{"linger.ms": 20, "queue.buffering.max.messages": 200_000}))
         mine = np.flatnonzero(people.partitions % workers == worker)
         for start in range(0, len(mine), _BATCH):
+            _require_parent()
             _write_accounts(people, mine[start : start + _BATCH], 3 * workers * start, tables, log)
         mine = np.flatnonzero(people.record_partitions % workers == worker)
         for start in range(0, len(mine), _BATCH):
+            _require_parent()
             _write_activity(people, mine[start : start + _BATCH], tables, log)
         return log.close()
 

@@ -42,15 +42,20 @@ def seed(lab: Lab, aggregates: int, number: int, progress: Callable[[int], None]
             )
         lab.remember(seed=number, aggregates=aggregates, seeded="begun")
         started = time.monotonic()
-        with ProcessPoolExecutor(_WORKERS, multiprocessing.get_context("spawn")) as workers:
+        with ProcessPoolExecutor(_WORKERS, multiprocessing.get_context("spawn"), past.leave_interrupts) as workers:
             done = [
                 workers.submit(past.write_share, lab, aggregates, number, worker, _WORKERS)
                 for worker in range(_WORKERS)
             ]
-            while not all(future.done() for future in done):
-                time.sleep(0.2)
-                progress(_written(lab))
-            events = sum(future.result() for future in done)
+            try:
+                while not all(future.done() for future in done):
+                    time.sleep(0.2)
+                    progress(_written(lab))
+                events = sum(future.result() for future in done)
+            except BaseException:
+                for child in multiprocessing.active_children():
+                    child.terminate()
+                raise
         for service in SERVICES:
             Group(lab.bootstrap, service.group, service.topic).commit()
         for database in ("user", "login", "billing", "activity"):

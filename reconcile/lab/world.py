@@ -229,12 +229,17 @@ def _provide_topics(lab: Lab) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
-    made = admin_client(lab.bootstrap).create_topics(
-        [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
-    )
-    for future in made.values():
-        try:
-            future.result(30)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+    admin = admin_client(lab.bootstrap)
+
+    def provided() -> bool:
+        topics = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
+        for future in admin.create_topics(topics).values():
+            try:
+                future.result(30)
+            except KafkaException as error:
+                told: KafkaError = error.args[0]
+                if told.code() != KafkaError.TOPIC_ALREADY_EXISTS and not told.retriable():
+                    raise
+        return TOPICS.keys() <= admin.list_topics(timeout=10).topics.keys()
+
+    process.wait_until(provided, "Kafka did not take the lab's topics", 60)
