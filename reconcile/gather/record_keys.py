@@ -1,0 +1,50 @@
+"""The ids that keys hold, computed by Spark: what `domain.key` does, for a whole column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reconcile.domain import key as domain_key
+from reconcile.domain.key import KeyType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def decoded(key: Column, key_type: str) -> Column:
+    """Give the id in a key; NULL for a null key and for one that cannot be read."""
+    from pyspark.sql import functions as f
+
+    kind = KeyType(key_type)
+    if kind is KeyType.STRING:
+        return f.try_validate_utf8(key.cast("string"))
+    if kind is KeyType.JSON:
+        return _decoded_json(key)
+    digits = f.lower(f.hex(key))
+    if kind is KeyType.INT64:
+        return f.when(f.octet_length(key) == 8, f.conv(digits, 16, -10))
+    parts = [f.substring(digits, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
+    return f.when(f.octet_length(key) == 16, f.concat_ws("-", *parts))
+
+
+def encoded(id_text: Column, key_type: str) -> Column | None:
+    """Give the key's bytes for ids that `decoded` gave; None where different bytes can hold the same id."""
+    from pyspark.sql import functions as f
+
+    kind = KeyType(key_type)
+    if kind is KeyType.STRING:
+        return id_text.cast("binary")
+    if kind is KeyType.UUID_BYTES:
+        return f.unhex(f.replace(id_text, f.lit("-"), f.lit("")))
+    if kind is KeyType.INT64:
+        return f.unhex(f.lpad(f.hex(id_text.cast("bigint")), 16, "0"))
+    return None
+
+
+def _decoded_json(key: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    def decode(data: bytes | None) -> str | None:
+        return domain_key.decode(data, KeyType.JSON)
+
+    return f.udf(decode, "string", useArrow=True)(key)

@@ -1,0 +1,170 @@
+"""Avro values become JSON text that says the same, or nothing where they cannot be read."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from fastavro import parse_schema, schemaless_writer
+
+from reconcile.connections import Registry
+from reconcile.contract import Topic
+from reconcile.errors import InvalidFileError, RefusedError, UnreachableError
+from reconcile.gather.avro import AvroSchema, avro_schema
+
+USER: dict[str, Any] = {
+    "type": "record",
+    "name": "User",
+    "fields": [
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "version", "type": "long"},
+        {"name": "email", "type": ["null", "string"]},
+        {"name": "balance", "type": {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 4}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "picture", "type": "bytes"},
+    ],
+}
+ID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+ROW = {
+    "id": ID,
+    "version": 2**53 + 1,
+    "email": None,
+    "balance": Decimal("12345678901234567890.1200"),
+    "at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+    "picture": b"\x00\xff",
+}
+TOLD = {
+    "id": ID,
+    "version": 2**53 + 1,
+    "email": None,
+    "balance": "12345678901234567890.1200",
+    "at": "2026-01-02T03:04:05.000006Z",
+    "picture": "AP8=",
+}
+
+
+def written(schema: Any = USER, row: Any = ROW) -> bytes:
+    """A value as a producer encodes it, without any frame."""
+    stream = BytesIO()
+    schemaless_writer(stream, parse_schema(schema), row)
+    return stream.getvalue()
+
+
+def framed(data: bytes, number: int = 7) -> bytes:
+    """A value in Confluent's frame."""
+    return struct.pack(">bI", 0, number) + data
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A registry with a few schemas."""
+
+    schemas: ClassVar[dict[str, Any]] = {
+        "/schemas/types": ["AVRO"],
+        "/schemas/ids/7": {"schema": json.dumps(USER)},
+        "/schemas/ids/8": {
+            "schema": json.dumps({"type": "record", "name": "Both", "fields": [{"name": "user", "type": "User"}]}),
+            "references": [{"name": "User", "subject": "user/value", "version": 1}],
+        },
+        "/schemas/ids/9": {"schema": "message X {}", "schemaType": "PROTOBUF"},
+        "/subjects/user%2Fvalue/versions/1": {"schema": json.dumps(USER)},
+    }
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Answer to those who log in."""
+        self.asked.append(self.path)
+        right = self.headers.get("Authorization") == "Basic c3ZjOnNlY3JldA=="
+        found = self.schemas.get(self.path)
+        self.send_response(401 if not right else 200 if found else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(found or {}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A registry's address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def registry(url: str, monkeypatch: pytest.MonkeyPatch, given: str = "secret") -> AvroSchema:
+    """Take the schema as a contract names it."""
+    monkeypatch.setenv("REGISTRY_PASSWORD", given)
+    security = {"sasl.username": "svc", "sasl.password": "env:REGISTRY_PASSWORD"}
+    topic = {"cluster": "main", "name": "t", "format": "avro", "schema": {"registry": "r"}}
+    connection = Registry.model_validate({"registry": url, "security": security})
+    found = avro_schema(Topic.model_validate(topic), Path(), connection)
+    assert found is not None
+    return found
+
+
+def test_values_keep_every_digit() -> None:
+    """Long integers, decimals, instants and bytes lose nothing on the way into JSON."""
+    text = AvroSchema(schema=json.dumps(USER)).read(written())
+    assert text is not None
+    assert json.loads(text) == TOLD
+
+
+def test_a_frame_does_not_matter_to_a_schema_from_a_file() -> None:
+    """The same schema reads values with and without the frame of a registry."""
+    schema = AvroSchema(schema=json.dumps(USER))
+    assert schema.read(written()) == schema.read(framed(written()))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", written()[:-1], written() + b"x", b"\xff" * 40])
+def test_what_is_not_read_to_its_last_byte_cannot_be_read(data: bytes) -> None:
+    """Bytes that are missing or left over mean another schema."""
+    assert AvroSchema(schema=json.dumps(USER)).read(data) is None
+
+
+def test_a_registry_gives_the_schema_that_a_value_names(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas are asked for once, with those that they refer to; unknown ones make a value unreadable."""
+    schema = registry(url, monkeypatch)
+    text = schema.read(framed(written()))
+    assert text is not None
+    assert json.loads(text) == TOLD
+    both = schema.read(framed(written(), 8))
+    assert both is not None
+    assert json.loads(both) == {"user": TOLD}
+    Answers.asked.clear()
+    assert schema.read(framed(written())) == text
+    assert [] == Answers.asked
+    assert [None, None, None] == [schema.read(each) for each in (framed(written(), 99), framed(b"", 9), written())]
+
+
+def test_a_registry_that_does_not_answer_is_no_unreadable_value(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong password and a dead registry have names, and neither shows the password."""
+    with pytest.raises(RefusedError, match="401"):
+        registry(url, monkeypatch, "wrong")
+    with pytest.raises(UnreachableError) as caught:
+        registry("http://127.0.0.1:1", monkeypatch)
+    assert "secret" not in str(caught.value)
+    assert "secret" not in repr(registry(url, monkeypatch))
+
+
+def test_a_file_that_is_no_schema_is_told(tmp_path: Path) -> None:
+    """The contract's file is named, and what is wrong with it."""
+    topic = {"cluster": "main", "name": "t", "format": "avro", "schema": {"file": "user.avsc"}}
+    contract = Topic.model_validate(topic)
+    with pytest.raises(InvalidFileError, match="cannot be read"):
+        avro_schema(contract, tmp_path, None)
+    for text in ("{", '{"type": "recrd"}', '{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}'):
+        (tmp_path / "user.avsc").write_text(text)
+        with pytest.raises(InvalidFileError, match=r"user\.avsc: is no Avro schema"):
+            avro_schema(contract, tmp_path, None)
