@@ -121,6 +121,17 @@ class Artifact:
             raise
         return manifest
 
+    def remove(self) -> None:
+        """Take it away: it is not published any more as soon as that begins."""
+        retired = f"{self._above}/{beside(self.name)}"
+        with suppress(FileNotFoundError):
+            if self._files.renames_atomically:
+                self._files.rename(self.folder, retired)
+                self._files.delete(retired)
+            else:
+                self._files.delete(f"{self.folder}/{MANIFEST}")
+                self._files.delete(self.folder)
+
     def damaged(self, problem: str) -> DamagedArtifactError:
         """Give the error to raise for what is wrong with the folder."""
         return DamagedArtifactError(f"{self.folder} is damaged: {problem}; delete this folder and run its stage again")

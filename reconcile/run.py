@@ -114,6 +114,12 @@ class Run:
 
         return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
 
+    def discard(self, stage: Stage) -> None:
+        """Remove what a stage has published: an attempt that was cut off left it, and the next one begins anew."""
+        for manifest in self.manifests():
+            if manifest.stage == stage:
+                self._artifact(manifest.name).remove()
+
     def find(self, name: str) -> Manifest | None:
         """Give the manifest of an artifact, or None if it is not published.
 

@@ -26,6 +26,8 @@ from reconcile.yamlfile import quoted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from reconcile.gather.history_store import HistoryStore
+
 __all__ = [
     "AlreadyPublishedError",
     "ChangedInputsError",
@@ -69,6 +71,13 @@ class Workspace:
             raise RefusedError(f"the workspace {quoted(text)} is reached through Spark: give a session")
         self.root = text.rstrip("/")
         self._files = HadoopFileSystem(self.root, spark)
+
+    @property
+    def histories(self) -> HistoryStore:
+        """The log histories that all runs share."""
+        from reconcile.gather.history_store import HistoryStore
+
+        return HistoryStore(self._files, f"{self.root}/_log")
 
     def run(self, run_id: str) -> Run:
         """Give a run, which may yet have to publish its first artifact."""

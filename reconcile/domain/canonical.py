@@ -98,13 +98,12 @@ def agreed(consumer: str, source: str) -> CanonicalType:
 
 
 def agreed_layout(consumer: Layout[str], source: Layout[str]) -> Layout[CanonicalType]:
-    """Give what each column is compared as; a version takes part where both sides have one."""
+    """Give what each column is compared as; versions are not compared."""
     if len(consumer.id) != len(source.id) or len(consumer.fields) != len(source.fields):
         raise ValueError("both sides need the same number of columns in their ids, and of fields")
-    both = consumer.version is not None and source.version is not None
     return Layout(
         id=tuple(_agreed_id(*types) for types in zip(consumer.id, source.id, strict=True)),
-        version=agreed(consumer.version or "", source.version or "") if both else None,
+        version=None,
         fields=tuple(agreed(*types) for types in zip(consumer.fields, source.fields, strict=True)),
     )
 

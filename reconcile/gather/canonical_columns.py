@@ -37,10 +37,11 @@ def types(frame: DataFrame, columns: Layout[str]) -> Layout[str]:
 def rows(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType]) -> DataFrame:
     """Give what `digest.rows` gives of a Postgres; a float's text may differ, the number that it says does not."""
     id_text, values = _texts(frame, columns, form, _shown)
-    names = [*(["reconcile_version"] if form.version else []), *(f"field_{n}" for n in range(len(form.fields)))]
+    version = f.lit(None) if columns.version is None else frame[columns.version]
     return frame.select(
         id_text.alias("reconcile_id"),
-        *(f.coalesce(text, raw).alias(name) for name, (raw, text) in zip(names, values, strict=True)),
+        version.cast("string").alias("reconcile_version"),
+        *(f.coalesce(text, raw).alias(f"field_{number}") for number, (raw, text) in enumerate(values)),
     )
 
 
@@ -77,7 +78,7 @@ def _texts(
     write: Callable[[Column, t.DataType, CanonicalType], Column],
 ) -> tuple[Column, list[tuple[Column, Column]]]:
     """Give the id's text, and for each value the text that it has anyway and its canonical text."""
-    used = columns if form.version else Layout(columns.id, None, columns.fields)
+    used = Layout(columns.id, None, columns.fields)
     values = []
     for name, to in zip(used.columns(), form.columns(), strict=True):
         field = frame.schema[name]

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from psycopg2 import sql
 
 from reconcile.domain import canonical
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
-from reconcile.errors import RefusedError
-
-if TYPE_CHECKING:
-    from psycopg2.extensions import cursor
+from reconcile.gather.contract_sql import require_whole
 
 NO_ID = -1
 MAX_BUCKETS = 1 << 20
@@ -132,75 +129,49 @@ def digest(reading: Reading, ids: Sequence[str] | None = None) -> sql.Composed:
     ).format(sql.SQL(f"coalesce((k & {reading.buckets - 1})::int4, {NO_ID})"), hashed(reading, read))
 
 
-def rows(reading: Reading, buckets: Sequence[int] | None = None, ids: Sequence[str] | None = None) -> sql.Composed:
-    """Give the query for `reconcile_id`, `reconcile_version` if it is compared, and `field_0`, `field_1` and so on.
+def rows(
+    reading: Reading,
+    buckets: Sequence[int] | None = None,
+    ids: Sequence[str] | None = None,
+    where: sql.Composable | None = None,
+) -> sql.Composed:
+    """Give the query for `reconcile_id`, `reconcile_version`, and `field_0`, `field_1` and so on.
 
     All of them are text: canonical text, floats as Postgres writes them, and what cannot be cast as it stands there.
+    The version is NULL on a side that has none; it says how old a row is and is not compared.
     """
     texts = [f"{_id_text(reading, _numbered('i', reading.types.id))} as reconcile_id"]
-    names = [*(["reconcile_version"] if reading.form.version else []), *_numbered("field_", reading.form.fields)]
-    for name, (raw, own, to) in zip(names, _values(reading), strict=True):
+    texts.append(f"{'v' if reading.side.version else 'null'}::text as reconcile_version")
+    for name, (raw, own, to) in zip(_numbered("field_", reading.form.fields), _values(reading), strict=True):
         cast = canonical.cast(raw, own, to)
         text = canonical.shown(cast.value, to)
         texts.append(f"{f'coalesce({text}, {raw}::text)' if cast.checked else text} as {name}")
-    read = sql.SQL("({} offset 0) as read").format(_read(reading, ids, buckets))
+    read = sql.SQL("({} offset 0) as read").format(_read(reading, ids, buckets, where))
     return sql.SQL("select {} from {}").format(sql.SQL(", ".join(texts)), read)
 
 
-def types(executed: cursor, side: Side) -> Layout[str]:
-    """Ask a server for the types of a side's columns; of a domain, for the type below it."""
-    executed.execute(sql.SQL("{} limit 0").format(_select(side, sql.SQL("true"))))
-    oids = [column.type_code for column in executed.description or ()]
-    executed.execute(
-        "select array(select format_type(o, null) from unnest(%s::oid[]) with ordinality as u(o, n) order by n)",
-        (oids,),
-    )
-    found: list[str] = executed.fetchall()[0][0]
-    after = len(side.id) + (side.version is not None)
-    version = found[after - 1] if side.version is not None else None
-    return Layout(tuple(found[: len(side.id)]), version, tuple(found[after:]))
-
-
-def server(executed: cursor) -> Server:
-    """Ask a server for what decides how it hashes."""
-    executed.execute("select current_setting('server_version_num')::int4, current_setting('server_encoding')")
-    version, encoding = executed.fetchall()[0]
-    probe = None
-    if version >= 140_000:
-        executed.execute(_PROBE)
-        probe = executed.fetchall()[0][0]
-    return Server(version, encoding, probe)
-
-
-def require_whole(text: str) -> sql.SQL:
-    """Give a contract's SQL in parentheses that it can neither close nor comment out; raise RefusedError otherwise."""
-    awaited: list[str] = []
-    position = 0
-    while match := _TOKEN.search(text, position):
-        found, position = match.group(), match.end()
-        if found == "/*":
-            position = _comment_end(text, position)
-        elif match["unclosed"] or match["unclosed_escapes"] or found == ";":
-            problem = "a `;` would end the statement" if found == ";" else f"a {found} is not closed"
-            raise RefusedError(f"{problem}, in the contract's SQL: {text}")
-        elif found in _CLOSES:
-            awaited.append(_CLOSES[found])
-        elif match["bracket"] and (not awaited or awaited.pop() != found):
-            raise RefusedError(f"a `{found}` closes nothing, in the contract's SQL: {text}")
-    if awaited:
-        raise RefusedError(f"a `{awaited[-1]}` is missing, in the contract's SQL: {text}")
-    return sql.SQL(f"(\n{text}\n)")
+def server(rows: Callable[[str], list[tuple[Any, ...]]]) -> Server:
+    """Ask a server for what decides how it hashes; `rows` runs a statement and gives its rows."""
+    version, encoding = rows("select current_setting('server_version_num')::int4, current_setting('server_encoding')")[
+        0
+    ]
+    return Server(version, encoding, rows(_PROBE)[0][0] if version >= 140_000 else None)
 
 
 def _read(
-    reading: Reading, ids: Sequence[str] | None, buckets: Sequence[int] | None = None, *, keyed: bool = False
+    reading: Reading,
+    ids: Sequence[str] | None,
+    buckets: Sequence[int] | None = None,
+    part: sql.Composable | None = None,
+    *,
+    keyed: bool = False,
 ) -> sql.Composed:
     """Give the innermost query: the rows that count, with what the contract's SQL gives for each, computed once."""
     side = reading.side
     columns = [sql.Identifier(name) for name in side.id]
     places = [f"{{{number}}}" for number in range(len(columns))]
     key = sql.SQL(_key(reading, places)).format(*columns)
-    where: list[sql.Composable] = []
+    where = [] if part is None else [part]
     if side.deleted is not None:
         where.append(sql.SQL("{} is not true").format(require_whole(side.deleted)))
     if ids is not None:
@@ -210,7 +181,7 @@ def _read(
         of = sql.SQL(f"coalesce(({{}} & {reading.buckets - 1})::int4, {NO_ID})").format(key)
         where.append(sql.SQL("{} = any({}::int4[])").format(of, sql.Literal(list(buckets))))
     condition = sql.SQL(" and ").join(where) if where else sql.SQL("true")
-    return _select(side, condition, key if keyed else None, version=reading.form.version is not None)
+    return _select(side, condition, key if keyed else None, version=not keyed)
 
 
 def _select(
@@ -241,11 +212,8 @@ def _among(
 
 
 def _values(reading: Reading) -> list[tuple[str, str, CanonicalType]]:
-    """Give for each value, version first: the column that it is read as, its own type, and what it is compared as."""
-    own, form = reading.types, reading.form
-    values = [("v", own.version, form.version)] if own.version and form.version else []
-    fields = zip(_numbered("f", form.fields), own.fields, form.fields, strict=True)
-    return [*values, *fields]
+    """Give for each field: the column that it is read as, its own type, and what it is compared as."""
+    return list(zip(_numbered("f", reading.form.fields), reading.types.fields, reading.form.fields, strict=True))
 
 
 def _id_text(reading: Reading, columns: Sequence[str]) -> str:
@@ -310,15 +278,6 @@ def _numbered(prefix: str, columns: Sequence[object]) -> list[str]:
     return [f"{prefix}{number}" for number in range(len(columns))]
 
 
-def _comment_end(text: str, position: int) -> int:
-    depth = 1
-    for match in re.compile(r"/\*|\*/").finditer(text, position):
-        depth += 1 if match.group() == "/*" else -1
-        if depth == 0:
-            return match.end()
-    raise RefusedError(f"a /* is not closed, in the contract's SQL: {text}")
-
-
 _BIG = 1 << 63
 _IDS = {
     Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
@@ -330,16 +289,3 @@ _PROBE = """
         row('Zoë'::text collate "C", int8send(-42), numeric_send(12.5), true, date '2026-01-01', null::text),
         uuid_hash_extended('3f2504e0-4f89-11d3-9a0c-0305e82c3301', 0))
 """
-_CLOSES = {"(": ")", "[": "]"}
-# Postgres' lexical grammar, as far as a parenthesis or a semicolon could hide in it.
-_TOKEN = re.compile(
-    r"""
-    (?<![\w$])[eE]'(?:[^'\\]|\\.|\'\')*' | (?P<unclosed_escapes>(?<![\w$])[eE]')
-    | '(?:[^']|\'\')*' | "(?:[^"]|"")*"
-    | (?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
-    | --[^\n\r]* | /\*
-    | (?P<bracket>[()\[\]]) | ;
-    | (?P<unclosed>['"]|(?<![\w$])\$(?:[^\W\d]\w*)?\$)
-    """,
-    re.VERBOSE | re.DOTALL,
-)

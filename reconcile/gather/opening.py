@@ -20,7 +20,7 @@ from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather import store_check, store_session
 from reconcile.gather.cluster import Cluster, GroupStanding, Offsets, TopicStanding
 from reconcile.gather.cluster_client import ClusterUnreachableError
-from reconcile.gather.digest import require_whole
+from reconcile.gather.contract_sql import require_whole
 from reconcile.gather.fence import ConsumerFence, Fence, SourceFence, TopicFence, Unread, is_settled
 from reconcile.gather.settling import POLL_EVERY, Progress, Settling
 from reconcile.gather.standing import PartitionPlace, group_places
@@ -48,6 +48,11 @@ class OpenFence:
         for session in (self.source, *self.consumers.values()):
             if session is not None:
                 session.require_alive()
+
+    def require_source_alive(self) -> None:
+        """Raise SnapshotLostError if the source's snapshot ended early: no link can be read any more then."""
+        if self.source is not None:
+            self.source.require_alive()
 
 
 @contextmanager

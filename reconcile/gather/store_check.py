@@ -15,7 +15,7 @@ from reconcile.contract_terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import Problem, ReconcileError, RefusedError
 from reconcile.gather import store_errors
-from reconcile.gather.digest import require_whole
+from reconcile.gather.contract_sql import require_whole
 from reconcile.gather.store_session import StoreSession
 from reconcile.validation import suggestion
 from reconcile.yamlfile import KeyPath, path_text, quoted

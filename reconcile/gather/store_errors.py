@@ -34,6 +34,10 @@ class SnapshotLostError(UnreachableError):
     """Raised when a snapshot is gone before all was read: what was read of it is no longer one instant; run again."""
 
 
+class StoreReadError(UnreachableError):
+    """Raised when Spark could not read a store: what it said is in the message; try again."""
+
+
 def connecting(store: str, error: psycopg2.Error) -> StoreUnreachableError | StoreRefusedError:
     """Give the error for a connection that was not made."""
     said = _one_line(error)

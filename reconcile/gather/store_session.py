@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ _RULES = {
     "extra_float_digits": "1",
     "standard_conforming_strings": "on",
 }
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DESCRIBE = (
     "select pg_export_snapshot(), clock_timestamp(), current_setting('server_version'), pg_is_in_recovery(),"
     " to_jsonb(d), pg_encoding_to_char(d.encoding) from pg_database d where d.datname = current_database()"
@@ -105,6 +107,21 @@ class StoreSession:
         with self._cursor() as cursor:
             cursor.execute(statement, parameters or None)
             return cursor.fetchall()
+
+    def run(self, statement: sql.Composable) -> None:
+        """Run a statement that gives no rows."""
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+
+    def batches(self, statement: sql.Composable, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
+        """Run a statement and give its rows batch by batch.
+
+        Not by a server's cursor: for those Postgres plans as if only the first rows were wanted.
+        """
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+            while batch := cursor.fetchmany(size):
+                yield batch
 
     def text(self, statement: sql.Composable) -> str:
         """Give a statement as the server gets it."""
@@ -187,6 +204,11 @@ def connect(name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMEN
         yield StoreSession(name, database, statement_timeout)
     finally:
         database.close()
+
+
+def uuids(texts: Sequence[str]) -> list[str]:
+    """Give those texts that a uuid is written as: any other would end the statement with an error."""
+    return [text for text in texts if _UUID.fullmatch(text)]
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from reconcile.domain.canonical import Layout, agreed, agreed_layout, canonical_type, cast, json_text, native
 from reconcile.errors import RefusedError
+from reconcile.gather.contract_sql import require_whole
 from reconcile.gather.digest import (
     MAX_BUCKETS,
     Mode,
@@ -21,7 +22,6 @@ from reconcile.gather.digest import (
     bucket_count,
     choose,
     digest,
-    require_whole,
 )
 
 SERVER = Server(version=180004, encoding="UTF8", probe=42)

@@ -1,0 +1,136 @@
+"""The consumer's ledger: which events it says it has applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg2 import sql
+
+from reconcile.contract import Ledger
+from reconcile.gather import store_session
+from reconcile.gather.digest import FORMATS, Side
+from reconcile.gather.postgres_rows import PostgresStore
+from reconcile.gather.spark_store import SparkStore
+from reconcile.gather.store_session import StoreSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "event_id string, partition int, offset bigint, at timestamp"
+_AT_ONCE = 5000
+
+
+@dataclass(frozen=True)
+class PostgresLedger:
+    """A ledger in a Postgres, at the instant of the copy's snapshot."""
+
+    store: PostgresStore
+    ledger: Ledger
+    event_id_type: str | None
+    """The type of the column with the event's id, so that its index can be used."""
+
+    @classmethod
+    def of(cls, store: PostgresStore, session: StoreSession, ledger: Ledger) -> PostgresLedger:
+        """Look at the table once."""
+        kind = None
+        if ledger.event_id is not None:
+            column, table = sql.Identifier(ledger.event_id), sql.Identifier(*ledger.table.split("."))
+            described = session.described(sql.SQL("select {} from {} limit 0").format(column, table))
+            kind = "uuid" if described[0][1] == "uuid" else "text"
+        return cls(store, ledger, kind)
+
+    def all(self, spark: SparkSession, session: StoreSession) -> DataFrame:
+        """Give all entries."""
+        return self.store.frame(spark, [session.text(_select(self.ledger))])
+
+    def among(self, events: DataFrame) -> DataFrame:
+        """Give the entries for events, which have `event_id`, `partition` and `offset`."""
+        store, ledger, kind = self.store, self.ledger, self.event_id_type
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with store_session.connect(store.name, store.url) as session:
+                session.import_snapshot(store.snapshot)
+                session.run(sql.SQL(FORMATS))
+                for batch in batches:
+                    asked = list(zip(*(batch.column(number).to_pylist() for number in range(3)), strict=True))
+                    for start in range(0, len(asked), _AT_ONCE):
+                        chunk = asked[start : start + _AT_ONCE]
+                        yield _arrow(session.rows(_select(ledger, _of(ledger, kind, chunk))))
+
+        return events.select("event_id", "partition", "offset").mapInArrow(read, SCHEMA)
+
+
+@dataclass(frozen=True)
+class SparkLedger:
+    """A ledger in a store that Spark reads."""
+
+    store: SparkStore
+    ledger: Ledger
+
+    def all(self, spark: SparkSession) -> DataFrame:
+        """Give all entries."""
+        from pyspark.sql import functions as f
+
+        named = {
+            "event_id": self.ledger.event_id,
+            "partition": self.ledger.partition,
+            "offset": self.ledger.offset,
+            "at": self.ledger.at,
+        }
+        given = [name for name, column in named.items() if column]
+        columns = tuple(column for column in named.values() if column)
+        frame = self.store.frame(spark, Side(columns, (), table=self.ledger.table))
+        places = {name: f.col(f"i{number}") for number, name in enumerate(given)}
+        kinds = {"event_id": "string", "partition": "int", "offset": "bigint", "at": "timestamp"}
+        return frame.select(*(places.get(name, f.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
+
+
+def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed:
+    named = (
+        (ledger.event_id, "text", "event_id"),
+        (ledger.partition, "int", "partition"),
+        (ledger.offset, "bigint", "offset"),
+        (ledger.at, "timestamptz", "at"),
+    )
+    columns = [
+        sql.SQL(f"{{}}::{kind} as {{}}").format(sql.Identifier(column) if column else sql.NULL, sql.Identifier(name))
+        for column, kind, name in named
+    ]
+    table = sql.Identifier(*ledger.table.split("."))
+    return sql.SQL("select {} from {} where {}").format(sql.SQL(", ").join(columns), table, where or sql.SQL("true"))
+
+
+def _of(ledger: Ledger, kind: str | None, events: list[tuple[str, int, int]]) -> sql.Composed:
+    ways: list[sql.Composable] = []
+    if ledger.event_id is not None:
+        fits = store_session.uuids([each for each, _, _ in events]) if kind == "uuid" else [e for e, _, _ in events]
+        column = sql.Identifier(ledger.event_id)
+        column_text = column if kind == "uuid" else sql.SQL("{}::text").format(column)
+        ways.append(sql.SQL(f"{{}} = any({{}}::{kind}[])").format(column_text, sql.Literal(fits)))
+    if ledger.partition is not None and ledger.offset is not None:
+        ways.append(
+            sql.SQL("({}, {}) in (select * from unnest({}::int[], {}::bigint[]))").format(
+                sql.Identifier(ledger.partition),
+                sql.Identifier(ledger.offset),
+                sql.Literal([partition for _, partition, _ in events]),
+                sql.Literal([offset for _, _, offset in events]),
+            )
+        )
+    return sql.SQL("({})").format(sql.SQL(" or ").join(ways))
+
+
+def _arrow(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    kinds = {
+        "event_id": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "at": pa.timestamp("us", tz="UTC"),
+    }
+    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(kinds))

@@ -1,0 +1,215 @@
+"""What a consumer has put aside: records of its retry, dead-letter and stash topics, each tied to its aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from reconcile import connections
+from reconcile.contract import Consumer, Contract, FailureTopic
+from reconcile.domain import dialect
+from reconcile.domain.case import ParkedIn
+from reconcile.gather.cluster import Cluster, TopicMissingError
+from reconcile.gather.history import History, extend
+from reconcile.gather.history_columns import (
+    EVENT_ID,
+    HEADERS,
+    ID,
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TOMBSTONE,
+    VERSION,
+)
+from reconcile.gather.history_store import HistoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from reconcile.gather.avro import AvroSchema
+
+SCHEMA = (
+    "kind string, topic string, partition int, offset bigint, at timestamp, id string, origin_partition int,"
+    " origin_offset bigint, event_id string, version string, resolved string, error string"
+)
+_ORIGIN = "struct<topic: string, partition: int, offset: bigint, group: string, error: string, pointer: boolean>"
+
+
+@dataclass(frozen=True)
+class FailureLog:
+    """One failure topic: what it holds, and how far the group that reads it has come."""
+
+    kind: ParkedIn
+    topic: FailureTopic
+    group: str
+    history: History
+    committed: Mapping[int, int | None]
+    ends: Mapping[int, int]
+
+
+def failure_topics(consumer: Consumer) -> list[tuple[ParkedIn, FailureTopic]]:
+    """Give the topics in which a consumer's failed events may lie, in the order in which they get there."""
+    failure = consumer.failure
+    found: list[tuple[ParkedIn, FailureTopic]] = [("retry", topic) for topic in failure.retry]
+    if isinstance(failure.stash, FailureTopic):
+        found.append(("stash", failure.stash))
+    if failure.dead_letter is not None:
+        found.append(("dead_letter", failure.dead_letter))
+    return found
+
+
+def read(
+    spark: SparkSession,
+    contract: Contract,
+    consumer: Consumer,
+    cluster: Cluster,
+    connection: connections.Cluster,
+    store: HistoryStore,
+    avro: AvroSchema | None,
+) -> list[FailureLog]:
+    """Read the failure topics of a consumer up to their ends; one that does not exist holds nothing."""
+    found = []
+    for kind, topic in failure_topics(consumer):
+        try:
+            standing = cluster.topic(topic.topic)
+        except TopicMissingError:
+            continue  # many frameworks create it with the first failure
+        group = topic.group or consumer.group
+        # In this order: what the group has committed past is in what is read.
+        committed = cluster.committed(group, topic.topic, standing.partitions)
+        ends = cluster.ends(topic.topic, standing.partitions)
+        like = contract.topic.model_copy(update={"name": topic.topic})
+        history = extend(spark, like, connection, ends, store, avro=avro, all_headers=True)
+        found.append(FailureLog(kind, topic, group, history, committed, ends))
+    return found
+
+
+def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, main: str, log: DataFrame) -> DataFrame:
+    """Give the parked records of a consumer; `log` is the history of the topic `main`."""
+    held = [each for each in logs if any(segment.rows for segment in each.history.index.segments)]
+    if not held:
+        return spark.createDataFrame([], SCHEMA)
+    records = reduce(lambda left, right: left.unionByName(right), (_records(spark, each, consumer) for each in held))
+    return _identified(_origins_followed(records, main), log, main)
+
+
+def _records(spark: SparkSession, log: FailureLog, consumer: Consumer) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    name = log.topic.topic
+    below = _by_partition(log.ends)
+    committed = _by_partition({p: at for p, at in log.committed.items() if at is not None})
+    origin = _origin(consumer.failure.dialect)(f.col(HEADERS))
+    own_id = f.concat(f.lit(f"{name}-"), f.col(PARTITION), f.lit("@"), f.col(OFFSET))
+    records = (
+        log.history.records(spark)
+        .where(f.col(OFFSET) < below)
+        .withColumn("_origin", origin)
+        .withColumn("_foreign", f.col("_origin.group") != consumer.group)
+        .where(~f.coalesce(f.col("_foreign"), f.lit(False)))
+    )
+    # A null value without an origin says that what was parked under its key is done with.
+    settles = f.col(TOMBSTONE) & f.col("_origin").isNull()
+    of_key = Window.partitionBy(KEY, PARTITION)
+    settled_at = f.when(f.col(KEY).isNotNull(), f.max(f.when(settles, f.col(OFFSET))).over(of_key))
+    resolved = f.when(f.col(OFFSET) < committed, f.lit(f"{log.group} has committed past it")).when(
+        f.col(OFFSET) < f.col("_settled_at"), f.lit("a tombstone followed it")
+    )
+    return (
+        records.withColumn("_settled_at", settled_at)
+        .where(~settles)
+        .select(
+            f.lit(log.kind).alias("kind"),
+            f.lit(name).alias("topic"),
+            f.col(PARTITION).alias("partition"),
+            f.col(OFFSET).alias("offset"),
+            f.col(TIMESTAMP).alias("at"),
+            f.col(ID).alias("id"),
+            f.col("_origin.topic").alias("origin_topic"),
+            f.col("_origin.partition").alias("origin_partition"),
+            f.col("_origin.offset").alias("origin_offset"),
+            f.when(f.col(EVENT_ID) != own_id, f.col(EVENT_ID)).alias("event_id"),
+            f.col(VERSION).alias("version"),
+            resolved.alias("resolved"),
+            f.col("_origin.error").alias("error"),
+        )
+    )
+
+
+def _origins_followed(records: DataFrame, main: str) -> DataFrame:
+    """Where a dialect names the topic of the last hop, take the origin of what stood there."""
+    from pyspark.sql import functions as f
+
+    names = ("topic", "partition", "offset")
+    origin = [f.col(f"origin_{name}") for name in names]
+    known = f.coalesce(f.col("origin_topic"), f.lit(main))
+    before = records.select(
+        *(f.col(name).alias(f"_b_{name}") for name in names), *(f.col(f"origin_{n}").alias(f"_o_{n}") for n in names)
+    ).where(f.col("_o_offset").isNotNull())
+    same = (f.col("_b_topic") == known) & (f.col("_b_partition") == origin[1]) & (f.col("_b_offset") == origin[2])
+    followed = records.join(before, same, "left")
+    return followed.select(
+        *(each for each in records.columns if not each.startswith("origin_")),
+        *(f.coalesce(f.col(f"_o_{name}"), f.col(f"origin_{name}")).alias(f"origin_{name}") for name in names),
+    )
+
+
+def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
+    """Tie each record to its aggregate and its event: by where it stood first, else by its own key and headers."""
+    from pyspark.sql import functions as f
+
+    of_main = f.coalesce(f.col("origin_topic"), f.lit(main)) == main
+    places = records.withColumns(
+        {
+            "origin_partition": f.when(of_main, f.col("origin_partition")),
+            "origin_offset": f.when(of_main, f.col("origin_offset")),
+        }
+    )
+    events = log.select(
+        f.col(PARTITION).alias("_partition"),
+        f.col(OFFSET).alias("_offset"),
+        f.col(ID).alias("_id"),
+        f.col(EVENT_ID).alias("_event_id"),
+        f.col(VERSION).alias("_version"),
+    )
+    same = (f.col("origin_partition") == f.col("_partition")) & (f.col("origin_offset") == f.col("_offset"))
+    return places.join(events, same, "left").select(
+        "kind",
+        "topic",
+        "partition",
+        "offset",
+        "at",
+        f.coalesce("_id", "id").alias("id"),
+        "origin_partition",
+        "origin_offset",
+        f.coalesce("event_id", "_event_id").alias("event_id"),
+        f.coalesce("version", "_version").alias("version"),
+        "resolved",
+        "error",
+    )
+
+
+def _origin(name: str) -> Any:
+    from pyspark.sql import functions as f
+
+    def read_origin(headers: Sequence[Any] | None) -> tuple[Any, ...] | None:
+        listed = [(each["key"], each["value"]) for each in headers or ()]
+        found = dialect.read(listed, name)
+        if found is None:
+            return None
+        return found.topic, found.partition, found.offset, found.group, found.error_class, found.pointer
+
+    return f.udf(read_origin, _ORIGIN, useArrow=True)
+
+
+def _by_partition(offsets: Mapping[int, int]) -> Column:
+    from pyspark.sql import functions as f
+
+    if not offsets:
+        return f.lit(None).cast("bigint")
+    pairs = [each for pair in sorted(offsets.items()) for each in (f.lit(pair[0]), f.lit(pair[1]).cast("bigint"))]
+    return f.try_element_at(f.create_map(*pairs), f.col(PARTITION))

@@ -1,0 +1,87 @@
+"""Rows of a Postgres as a DataFrame: read by Spark in parallel, all of them at the instant of one exported snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from psycopg2 import sql
+from psycopg2.extensions import adapt
+
+from reconcile.gather import digest
+from reconcile.gather.digest import Reading
+from reconcile.gather.store_session import LONGEST_SNAPSHOT, StoreSession
+from reconcile.postgres_url import PostgresUrl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FETCH_SIZE = 10_000
+_PART_BLOCKS = 4096
+_MOST_PARTS = 32
+_BLOCKS = (
+    "select (pg_relation_size(oid) / current_setting('block_size')::int)::bigint from pg_class"
+    " where oid = to_regclass(%s) and relkind in ('r', 'm')"
+)
+
+
+@dataclass(frozen=True)
+class PostgresStore:
+    """A Postgres at one instant: any reader that imports the snapshot sees it while its session lasts."""
+
+    name: str
+    url: PostgresUrl
+    snapshot: str
+
+    def frame(self, spark: SparkSession, statements: Sequence[str]) -> DataFrame:
+        """Give the rows of statements that give equal columns, each read by a task of its own."""
+        url, properties = self.url.jdbc()
+        options = {
+            "url": url,
+            **properties,
+            "driver": "org.postgresql.Driver",
+            "fetchsize": str(FETCH_SIZE),
+            # The driver's first statement opens the transaction, so this is the first in it.
+            "sessionInitStatement": self.initial_statement,
+        }
+        frames = [spark.read.format("jdbc").options(**options, query=statement).load() for statement in statements]
+        return reduce(lambda left, right: left.unionAll(right), frames)
+
+    @property
+    def initial_statement(self) -> str:
+        """Give what a reader's session runs first."""
+        limit = round(LONGEST_SNAPSHOT.total_seconds() * 1000)
+        return (
+            "set transaction isolation level repeatable read, read only; "
+            f"set transaction snapshot {adapt(self.snapshot).getquoted().decode()}; "
+            f"set local idle_in_transaction_session_timeout = {limit}; {digest.FORMATS}set jit = off"
+        )
+
+
+def statements(session: StoreSession, reading: Reading, buckets: Sequence[int] | None = None) -> list[str]:
+    """Give the statements that read all rows, or those in some buckets, in parts that are read side by side."""
+    return [session.text(digest.rows(reading, buckets, where=part)) for part in _parts(session, reading)]
+
+
+def _parts(session: StoreSession, reading: Reading) -> list[sql.Composable | None]:
+    """Cut a table into ranges of its blocks; a view or a query, which has none, is read in one piece."""
+    if reading.side.table is None:
+        return [None]
+    table = session.text(sql.Identifier(*reading.side.table.split(".")))
+    found = session.rows(_BLOCKS, (table,))
+    blocks = int(found[0][0]) if found else 0
+    count = min(max(blocks // _PART_BLOCKS, 1), _MOST_PARTS)
+    if count == 1:
+        return [None]
+    bounds = [blocks * number // count for number in range(count)]
+    parts: list[sql.Composable | None] = []
+    for number, start in enumerate(bounds):
+        low = sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({start},0)"))
+        if number == count - 1:  # without an end: the table may have grown since its blocks were counted
+            parts.append(low)
+        else:
+            high = sql.Literal(f"({bounds[number + 1]},0)")
+            parts.append(sql.SQL("{} and ctid < {}::tid").format(low, high))
+    return parts

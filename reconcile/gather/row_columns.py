@@ -1,0 +1,18 @@
+"""The columns of rows in canonical form, by the names that every stage uses for them."""
+
+from __future__ import annotations
+
+ID = "reconcile_id"
+"""The id's text; NULL for a row that has none."""
+VERSION = "reconcile_version"
+"""The version's text; NULL where the side has none."""
+
+
+def field(number: int) -> str:
+    """Name the column of a compared field, by its place in the contract."""
+    return f"field_{number}"
+
+
+def schema(fields: int) -> str:
+    """Give all columns, in Spark's DDL."""
+    return ", ".join(f"{name} string" for name in (ID, VERSION, *map(field, range(fields))))

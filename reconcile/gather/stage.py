@@ -1,0 +1,209 @@
+"""The stage `gather`: one process from the fence to the evidence, which leaves all that the audit needs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reconcile.connections import Cluster as ClusterConnection
+from reconcile.connections import Registry
+from reconcile.contract import Consumer
+from reconcile.errors import RefusedError, UnreachableError
+from reconcile.gather import fence as fences
+from reconcile.gather import parked, row_columns
+from reconcile.gather.avro import AvroSchema, avro_schema
+from reconcile.gather.cluster import Cluster
+from reconcile.gather.fence import Fence, Unread
+from reconcile.gather.history import History, extend
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.opening import OpenFence, open_fence
+from reconcile.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FENCE = "fence"
+GATHERED = "gathered"
+OUTBOX = "outbox"
+
+
+def source_rows(consumer: str) -> str:
+    """Name the artifact with the source's rows that are compared with a consumer's."""
+    return f"source.{consumer}"
+
+
+def copy_rows(consumer: str) -> str:
+    """Name the artifact with a consumer's rows."""
+    return f"copy.{consumer}"
+
+
+def ledger(consumer: str) -> str:
+    """Name the artifact with a consumer's ledger."""
+    return f"ledger.{consumer}"
+
+
+def parked_records(consumer: str) -> str:
+    """Name the artifact with what a consumer has put aside."""
+    return f"parked.{consumer}"
+
+
+@dataclass
+class _Gathering:
+    job: Job
+    links: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unread: list[Unread] = field(default_factory=list)
+
+    def run(self) -> None:
+        job = self.job
+        with open_fence(job.contract, job.file, job.settings, job.consumers, progress=_progress(job)) as opened:
+            fence = opened.fence
+            self.unread += fence.unread
+            job.run.publish_json(FENCE, json.loads(fences.to_json(fence)), job.inputs(), stage="gather")
+            for consumer in job.links:
+                if consumer.name in opened.consumers:
+                    self._stores(opened, consumer)
+            opened.require_alive()
+        history = log_history(job, fence)
+        self._evidence(history)
+        self._publish(history)
+
+    def _stores(self, opened: OpenFence, consumer: Consumer) -> None:
+        """Read what the stores have to give while their snapshots last."""
+        job, link = self.job, self.job.contract.link(consumer)
+        job.say(f"{link}: reading both stores")
+        reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
+        try:
+            with reader.reading():
+                self._rows(reader, consumer, link)
+                if (entries := reader.ledger() if job.ids is None else None) is not None:
+                    self._parquet(ledger(consumer.name), entries)
+                if (box := reader.outbox()) is not None and job.run.find(OUTBOX) is None:
+                    self._parquet(OUTBOX, box)
+                if (table := reader.stash_table()) is not None:
+                    self._parquet(f"stash.{consumer.name}", table)
+        except (UnreachableError, RefusedError) as error:
+            opened.require_source_alive()
+            self.unread.append(Unread(link, consumer.name, type(error).__name__, str(error)))
+            self.links.pop(consumer.name, None)
+
+    def _rows(self, reader: LinkReader, consumer: Consumer, link: str) -> None:
+        job = self.job
+        if job.ids is None:
+            compared = reader.compared(job.mode)
+            source, copy = compared.source, compared.copy
+            told: dict[str, Any] = {"mode": compared.mode.value, "reasons": list(compared.reasons)}
+            differing = compared.differing
+        else:
+            asked = job.spark.createDataFrame([(each,) for each in sorted(set(job.ids))], f"{row_columns.ID} string")
+            source, copy = (side.among(asked) for side in reader.rows)
+            told, differing = {"mode": "ids", "reasons": []}, None
+        ours = self._parquet(source_rows(consumer.name), source)
+        theirs = self._parquet(copy_rows(consumer.name), copy)
+        told |= {"source_rows": ours, "copy_rows": theirs, "fetched": ours + theirs, "buckets": None, "differing": None}
+        if differing is not None:
+            told |= {
+                "source_rows": differing.source_rows,
+                "copy_rows": differing.copy_rows,
+                "buckets": differing.count,
+                "differing": len(differing.buckets),
+            }
+        self.links[consumer.name] = {"link": link, **told}
+
+    def _evidence(self, history: History) -> None:
+        """Read what lies in the failure topics: the log first, then what was parked of it."""
+        job = self.job
+        for consumer in job.links:
+            if consumer.name in self.links:
+                table = job.run.find(f"stash.{consumer.name}")
+                frame = parked_of(job, consumer, history)
+                if table is not None:
+                    frame = frame.unionByName(job.run.parquet(table.name, job.spark))
+                self._parquet(parked_records(consumer.name), frame)
+
+    def _parquet(self, name: str, frame: DataFrame) -> int:
+        return self.job.run.publish_parquet(name, frame, self.job.inputs(), stage="gather").rows
+
+    def _publish(self, history: History) -> None:
+        job, run = self.job, self.job.run
+        made_of = [each for each in run.manifests() if each.stage == "gather" and each.name != GATHERED]
+        value = {
+            "contract": str(job.file),
+            "aggregate": job.contract.aggregate,
+            "links": list(self.links.values()),
+            "unread": [asdict(each) for each in self.unread],
+            "log": {
+                "folder": history.home.folder,
+                "generation": history.index.generation,
+                "records": sum(segment.rows for segment in history.index.segments),
+                "expired": [json.loads(lost.model_dump_json()) for lost in history.index.expired],
+            },
+        }
+        notes = [f"{each.link}: {each.message}" for each in self.unread]
+        run.publish_json(
+            GATHERED,
+            {**value, "artifacts": {each.name: each.digest for each in made_of}},
+            job.inputs(),
+            stage="gather",
+            complete=not self.unread,
+            notes=notes,
+        )
+
+
+def gather(job: Job) -> None:
+    """Read the world of a contract into the run; do nothing if that was done.
+
+    Raises ChangedInputsError if it was done of something else.
+    """
+    if job.run.done(GATHERED, job.inputs()):
+        job.say("gathered already")
+        return
+    # What an attempt left that was cut off belongs to instants that are gone.
+    job.run.discard("gather")
+    _Gathering(job).run()
+
+
+def log_history(job: Job, fence: Fence) -> History:
+    """Bring the topic's history up to where the fence says that the log is evidence."""
+    ends = {place.partition: place.log_end for place in fence.topic.partitions}
+    job.say(f"reading {fence.topic.name} up to its ends")
+    return extend(job.spark, job.contract.topic, cluster_connection(job), ends, job.workspace.histories, avro=avro(job))
+
+
+def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
+    """Give what lies in the failure topics of a consumer now."""
+    contract = job.contract
+    connection = cluster_connection(job)
+    with closing(Cluster(contract.topic.cluster, connection.resolve())) as cluster:
+        logs = parked.read(job.spark, contract, consumer, cluster, connection, job.workspace.histories, avro(job))
+    return parked.parked(job.spark, logs, consumer, contract.topic.name, history.records(job.spark))
+
+
+def cluster_connection(job: Job) -> ClusterConnection:
+    """Give the connection to the topic's cluster."""
+    connection = job.settings.connection(job.contract.topic.cluster)
+    if not isinstance(connection, ClusterConnection):
+        raise RefusedError(f"the connection {job.contract.topic.cluster} is no Kafka cluster")
+    return connection
+
+
+def avro(job: Job) -> AvroSchema | None:
+    """Give the schema of the topic's values, None for a format that needs none."""
+    schema = job.contract.topic.value_schema
+    registry = None
+    if schema is not None and schema.registry is not None:
+        found = job.settings.connection(schema.registry)
+        registry = found if isinstance(found, Registry) else None
+    return avro_schema(job.contract.topic, job.file.parent, registry)
+
+
+def _progress(job: Job) -> Any:
+    last: dict[str, int] = {}
+
+    def told(link: str, lag: int) -> None:
+        if lag and last.get(link) != lag:
+            job.say(f"{link}: waiting, {lag:,} to go")
+        last[link] = lag
+
+    return told
