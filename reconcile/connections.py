@@ -22,6 +22,17 @@ _CREDENTIALS = re.compile(
 )
 
 
+SQLITE = "sqlite:///"
+_NO_FILE = f"the URL names no file: {SQLITE}path"
+
+
+@dataclass(frozen=True)
+class SqliteFile:
+    """A database in a file of this machine, for one machine's trials."""
+
+    path: Path
+
+
 @dataclass(frozen=True)
 class JdbcUrl:
     """The address of a database that Spark reads with a JDBC driver."""
@@ -57,13 +68,19 @@ def _database(url: str) -> str | None:
 
 
 def _postgres(url: str) -> str | None:
-    if not url.startswith(postgres_url.SCHEME):
-        return f"is neither {postgres_url.SCHEME}... nor a reference: {FORMS}"
     try:
         parsed = postgres_url.parse(url)
     except ValueError as error:
         return str(error)
     return None if parsed.password is None else f"holds a password, and must be a reference then: {FORMS}"
+
+
+def _control_store(url: str) -> str | None:
+    if url.startswith(SQLITE):
+        return None if url.removeprefix(SQLITE) else _NO_FILE
+    if not url.startswith(postgres_url.SCHEME):
+        return f"is neither {postgres_url.SCHEME}... nor {SQLITE}...; nor is it a reference: {FORMS}"
+    return _postgres(url)
 
 
 def _without_credentials(text: str) -> str | None:
@@ -127,12 +144,18 @@ def _parsed(place: Secret, url: SecretStr) -> PostgresUrl:
 class ControlStore(Model):
     """The database that keeps runs, findings over time and corrections."""
 
-    url: Annotated[Secret, _secret("url", _postgres)]
-    """`postgresql://user:password@host:port/database`; a reference if there is a password in it."""
+    url: Annotated[Secret, _secret("url", _control_store)]
+    """`postgresql://user:password@host:port/database`, a reference if there is a password in it; or `sqlite:///path`."""
 
-    def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl:
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | SqliteFile:
         """Give the database's address; raise SecretError if it is missing or malformed."""
-        return _parsed(self.url, self.url.resolve(environ))
+        secret = self.url.resolve(environ)
+        if not secret.get_secret_value().startswith(SQLITE):
+            return _parsed(self.url, secret)
+        path = secret.get_secret_value().removeprefix(SQLITE)
+        if not path:
+            raise SecretError(f"{self.url!r}: {_NO_FILE}")
+        return SqliteFile(Path(path))
 
 
 class Store(Model):

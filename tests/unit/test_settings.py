@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from reconcile.connections import Cluster, Folder, JdbcUrl, Registry, Store
+from reconcile.connections import Cluster, Folder, JdbcUrl, Registry, SqliteFile, Store
 from reconcile.errors import InvalidFileError, SecretError
+from reconcile.postgres_url import PostgresUrl
 from reconcile.settings import Settings, UnknownConnectionError, load_settings
 from reconcile.yamlfile import UNKNOWN_TAG
 
@@ -121,10 +122,18 @@ def test_a_secret_file_is_seen_from_the_settings(tmp_path: Path) -> None:
 
 
 def test_the_control_store_gives_its_address(tmp_path: Path) -> None:
-    """The control store is a Postgres database."""
+    """The control store is a Postgres database, or for a trial a SQLite file."""
     control_store = settings(tmp_path, "control_store: {url: env:C}").control_store
     assert control_store is not None
-    assert control_store.resolve({"C": "postgresql://h/runs"}).database == "runs"
+    addresses = [control_store.resolve({"C": url}) for url in ("postgresql://h/runs", "sqlite:///a/control.db")]
+    assert addresses == [PostgresUrl("h", "runs"), SqliteFile(Path("a/control.db"))]
+
+
+def test_the_control_store_may_be_a_file_without_a_reference(tmp_path: Path) -> None:
+    """A path is no secret; four slashes begin an absolute one."""
+    control_store = settings(tmp_path, "control_store: {url: 'sqlite:////srv/control.db'}").control_store
+    assert control_store is not None
+    assert control_store.resolve() == SqliteFile(Path("/srv/control.db"))
 
 
 def test_a_cluster_gives_what_librdkafka_wants(tmp_path: Path) -> None:
@@ -281,7 +290,11 @@ REFERENCES = "env:NAME, file:path or airflow:conn_id"
         ),
         (
             f"control_store: {{url: 'jdbc:x:{SECRET}'}}",
-            [f"control_store.url: is neither postgresql://... nor a reference: {REFERENCES}"],
+            [f"control_store.url: is neither postgresql://... nor sqlite:///...; nor is it a reference: {REFERENCES}"],
+        ),
+        (
+            "control_store: {url: 'sqlite:///'}",
+            ["control_store.url: the URL names no file: sqlite:///path"],
         ),
     ],
 )

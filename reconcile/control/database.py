@@ -1,0 +1,163 @@
+"""The database of the control store: its transactions, its clock and its locks, on Postgres as on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    DateTime,
+    Engine,
+    Float,
+    Table,
+    TypeDecorator,
+    create_engine,
+    event,
+    func,
+    literal,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from reconcile.connections import SqliteFile
+from reconcile.control.errors import told
+from reconcile.postgres_url import PostgresUrl
+
+_POSTGRES = {
+    "connect_timeout": "10",
+    "application_name": "reconcile",
+    "client_encoding": "UTF8",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "options": "-c statement_timeout=10min",
+}
+_LONGEST_WAIT = 60.0
+_LOCKS = 0x7265636F
+"""The first half of our advisory locks' keys, so that another program's in the same database are not ours."""
+
+
+class Instant(TypeDecorator[datetime]):
+    """An instant, in UTC whatever the session's time zone is."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Give it in UTC, which SQLite keeps without saying so."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Say that it is UTC."""
+        if value is None:
+            return None
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+class now(FunctionElement[datetime]):  # noqa: N801 - it is written as a function of SQL
+    """The instant of the database's clock, or one that lies a while after it; never that of ours."""
+
+    type = Instant()
+    inherit_cache = True
+
+    def __init__(self, after: timedelta = timedelta()) -> None:
+        super().__init__(literal(after.total_seconds(), Float))
+
+
+@compiles(now, "postgresql")
+def _now_of_postgres(element: now, compiler: Any, **options: Any) -> str:
+    return f"(clock_timestamp() + make_interval(secs => {compiler.process(element.clauses, **options)}))"
+
+
+@compiles(now, "sqlite")
+def _now_of_sqlite(element: now, compiler: Any, **options: Any) -> str:
+    delay = compiler.process(element.clauses, **options)
+    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', {delay} || ' seconds')"
+
+
+class Database:
+    """Transactions with the control store; what fails in one is told as a ReconcileError."""
+
+    def __init__(self, engine: Engine, place: str) -> None:
+        self._engine = engine
+        self.place = place
+        """Where it is, without user and password."""
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a transaction; on SQLite it waits for others with its first change, which must not follow a read."""
+        with self._transaction(writes=False) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Give a transaction that writes; SQLite has one of them at a time."""
+        with self._transaction(writes=True) as connection:
+            yield connection
+
+    def lock(self, connection: Connection, name: str) -> None:
+        """Let one transaction at a time be past this point for a name; SQLite has a lock of its own."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCKS, func.hashtext(name))))
+
+    def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
+        """Give an insert that can say what happens where the row stands already."""
+        return postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+        try:
+            with self._engine.execution_options(writes=writes).begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise told(self.place, error) from None
+
+
+def connect(address: PostgresUrl | SqliteFile) -> Database:
+    """Give the database at an address; it is reached when it is first used."""
+    if isinstance(address, SqliteFile):
+        return Database(_sqlite(address), str(address.path))
+    arguments = {name: value for name, value in _POSTGRES.items() if name not in address.parameters}
+    engine = create_engine(
+        address.sqlalchemy(),
+        connect_args=arguments,
+        executemany_mode="values_plus_batch",
+        hide_parameters=True,
+        pool_pre_ping=True,
+        pool_size=4,
+        pool_timeout=_LONGEST_WAIT,
+    )
+    return Database(engine, f"{address.host}:{address.port}/{address.database}")
+
+
+def _sqlite(file: SqliteFile) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(file.path.absolute())),
+        connect_args={"timeout": _LONGEST_WAIT},
+        hide_parameters=True,
+    )
+
+    # Python's driver would begin transactions by itself, and not before a select or a create.
+    @event.listens_for(engine, "connect")
+    def _opened(connection: Any, record: object) -> None:  # noqa: ARG001
+        connection.isolation_level = None
+        connection.execute("pragma foreign_keys = on")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("begin immediate" if writes else "begin")
+
+    return engine

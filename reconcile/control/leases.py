@@ -1,0 +1,150 @@
+"""Leases: who may write, by a token that grows, until an instant of the database's clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Event, Thread
+
+from sqlalchemy import ColumnElement, Connection, select, update
+
+from reconcile.control.database import Database, now
+from reconcile.control.errors import LeaseHeldError, LeaseLostError
+from reconcile.control.tables import lease as leases
+from reconcile.errors import UnreachableError
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A lease that was acquired; whether it still holds is for the database to say."""
+
+    name: str
+    holder: str
+    token: int
+    """It grows with every holder: whoever takes the lease over has a higher one."""
+
+
+class HeldLease:
+    """A lease that is renewed beside the work that it protects."""
+
+    def __init__(self, lease: Lease, ttl: timedelta, acquired: float) -> None:
+        self.lease = lease
+        self._ttl = ttl.total_seconds()
+        self._sure_until = acquired + self._ttl
+        self._why: str | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was taken away, or could not be renewed in time: then nothing more may be written."""
+        return self._why is not None or time.monotonic() >= self._sure_until
+
+    def require(self) -> Lease:
+        """Give the lease; raise LeaseLostError if it was lost."""
+        if self.lost:
+            raise LeaseLostError(self._why or _lost(self.lease, "it could not be renewed in time"))
+        return self.lease
+
+    def _renewed(self, asked: float) -> None:
+        # The database counts from an instant after we asked, so that we give up no later than it does.
+        self._sure_until = asked + self._ttl
+
+    def _ended(self, why: str) -> None:
+        self._why = why
+
+
+class Leases:
+    """The part of the control store that knows who may write."""
+
+    _database: Database
+
+    @contextmanager
+    def lease(self, name: str, holder: str, ttl: timedelta) -> Iterator[HeldLease]:
+        """Hold a lease for the length of a block, renewed by a thread; `lost` tells when that did not succeed.
+
+        Raises LeaseHeldError if another has it. One whose holder died is free after the time that it was to last.
+        """
+        asked = time.monotonic()
+        held = HeldLease(self.acquire(name, holder, ttl), ttl, asked)
+        over = Event()
+        thread = Thread(target=self._keep, args=(held, ttl, over), name=f"lease {name}", daemon=True)
+        thread.start()
+        try:
+            yield held
+        finally:
+            over.set()
+            thread.join(ttl.total_seconds())
+            if not held.lost:
+                with suppress(UnreachableError):  # then it expires by itself
+                    self.release(held.lease)
+
+    def acquire(self, name: str, holder: str, ttl: timedelta) -> Lease:
+        """Take a lease that is free or has expired; raise LeaseHeldError if another has it."""
+        columns = leases.c
+        values = {"holder": holder, "acquired_at": now(), "expires_at": now(ttl)}
+        with self._database.writing() as connection:
+            statement = self._database.insert(leases).values(name=name, token=1, **values)
+            taken = statement.on_conflict_do_update(
+                index_elements=["name"], set_={**values, "token": columns.token + 1}, where=columns.expires_at <= now()
+            )
+            token = connection.execute(taken.returning(columns.token)).scalar_one_or_none()
+            if token is None:
+                row = connection.execute(select(leases).where(columns.name == name)).one()
+                raise LeaseHeldError(
+                    f"{row.holder} holds the lease {name} until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC, unless it"
+                    " renews it: wait until it is done"
+                )
+        return Lease(name, holder, token)
+
+    def renew(self, lease: Lease, ttl: timedelta) -> None:
+        """Let a lease last for a time from now; raise LeaseLostError if it has expired or is another's."""
+        with self._database.writing() as connection:
+            done = connection.execute(update(leases).where(_holds(lease)).values(expires_at=now(ttl)))
+            if done.rowcount == 0:
+                raise _not_held(connection, lease)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens where it has been lost."""
+        with self._database.writing() as connection:
+            connection.execute(update(leases).where(_holds(lease)).values(expires_at=now()))
+
+    def require(self, lease: Lease) -> None:
+        """Raise LeaseLostError unless the lease holds at this instant."""
+        with self._database.reading() as connection:
+            require_held(connection, lease)
+
+    def _keep(self, held: HeldLease, ttl: timedelta, over: Event) -> None:
+        while not over.wait(ttl.total_seconds() / 3):
+            asked = time.monotonic()
+            try:
+                self.renew(held.lease, ttl)
+            except UnreachableError:
+                continue  # until the time is over, the next attempt may succeed
+            except Exception as error:  # noqa: BLE001 - whatever it is, the lease is no longer renewed
+                held._ended(str(error))
+                return
+            held._renewed(asked)
+
+
+def require_held(connection: Connection, lease: Lease) -> None:
+    """Raise LeaseLostError unless the lease holds; nobody takes it over before the transaction ends."""
+    statement = select(leases.c.token).where(_holds(lease)).with_for_update(read=True)
+    if connection.execute(statement).one_or_none() is None:
+        raise _not_held(connection, lease)
+
+
+def _holds(lease: Lease) -> ColumnElement[bool]:
+    return (leases.c.name == lease.name) & (leases.c.token == lease.token) & (leases.c.expires_at > now())
+
+
+def _not_held(connection: Connection, lease: Lease) -> LeaseLostError:
+    row = connection.execute(select(leases).where(leases.c.name == lease.name)).one_or_none()
+    if row is not None and row.token != lease.token:
+        return LeaseLostError(_lost(lease, f"{row.holder} took it over"))
+    return LeaseLostError(_lost(lease, "it expired"))
+
+
+def _lost(lease: Lease, why: str) -> str:
+    return f"{lease.holder} no longer holds the lease {lease.name}: {why}; acquire it anew before writing on"

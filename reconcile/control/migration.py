@@ -1,0 +1,65 @@
+"""Bring the control store's schema up to this program's: the files of sql/control, in their order."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sqlalchemy import Connection, func, insert, inspect, select
+
+from reconcile.control.database import Database, now
+from reconcile.control.errors import NewerSchemaError
+from reconcile.control.tables import schema_migration
+from reconcile.files import committed
+
+
+def migrations() -> list[Path]:
+    """Give the migrations that this program knows, in their order."""
+    return sorted(committed("sql", "control").glob("[0-9]*.sql"))
+
+
+def migrate(database: Database, files: Sequence[Path] | None = None) -> None:
+    """Apply the migrations that do not stand yet, each in one transaction, one process at a time.
+
+    Raises NewerSchemaError if more of them stand than this program knows.
+    """
+    known = migrations() if files is None else files
+    with database.reading() as connection:
+        missing = known[_standing(database, connection, known) :]
+    for _ in missing:
+        with database.writing() as connection:
+            database.lock(connection, "migration")
+            standing = _standing(database, connection, known)
+            if standing == len(known):
+                return
+            _apply(connection, standing + 1, known[standing])
+
+
+def _standing(database: Database, connection: Connection, known: Sequence[Path]) -> int:
+    if not inspect(connection).has_table(schema_migration.name):
+        return 0
+    standing: int = connection.execute(select(func.coalesce(func.max(schema_migration.c.number), 0))).scalar_one()
+    if standing > len(known):
+        raise NewerSchemaError(
+            f"the control store {database.place} has the schema {standing}, and this program knows {len(known)}:"
+            " a newer reconcile uses it; install that one here too"
+        )
+    return standing
+
+
+def _apply(connection: Connection, number: int, file: Path) -> None:
+    for statement in _statements(file.read_text("utf-8")):
+        connection.exec_driver_sql(statement)
+    connection.execute(insert(schema_migration).values(number=number, name=file.stem, applied_at=now()))
+
+
+def _statements(text: str) -> Iterator[str]:
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement

@@ -1,0 +1,66 @@
+"""The control store: what is kept beyond one run, in Postgres, or for a trial in a SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconcile.connections import SqliteFile
+from reconcile.control.corrections import Corrections
+from reconcile.control.database import Database, connect
+from reconcile.control.errors import ControlRefusedError
+from reconcile.control.findings import Findings
+from reconcile.control.leases import Leases
+from reconcile.control.migration import migrate
+from reconcile.control.requests import Requests
+from reconcile.control.runs import Runs
+from reconcile.errors import RefusedError
+from reconcile.postgres_url import PostgresUrl
+from reconcile.settings import Settings
+from reconcile.workspace import needs_spark
+
+FILE = "control.db"
+
+
+class ControlStore(Runs, Findings, Leases, Corrections, Requests):
+    """Runs, findings over time, leases, corrections and requests. Threads may share it.
+
+    Any call raises ControlUnreachableError if the database does not answer, and ControlRefusedError if it refuses.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
+@contextmanager
+def open_control(settings: Settings) -> Iterator[ControlStore]:
+    """Give the control store of an installation, its schema up to date.
+
+    Without `control_store` in the settings it is a SQLite file in the workspace. Raises NewerSchemaError if a newer
+    program has been there.
+    """
+    database = connect(_address(settings))
+    try:
+        migrate(database)
+        yield ControlStore(database)
+    finally:
+        database.close()
+
+
+def _address(settings: Settings) -> PostgresUrl | SqliteFile:
+    if settings.control_store is not None:
+        address = settings.control_store.resolve()
+    elif needs_spark(settings.workspace):
+        raise RefusedError(
+            f"the workspace {settings.workspace} is no folder of this machine, so that it cannot hold the control"
+            " store: set control_store.url"
+        )
+    else:
+        address = SqliteFile(Path(settings.workspace) / FILE)
+    if isinstance(address, SqliteFile):
+        try:
+            address.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ControlRefusedError(f"no folder for the control store {address.path}: {error.strerror}") from None
+    return address

@@ -1,0 +1,739 @@
+"""What holds for the control store, on Postgres as on SQLite."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Event
+
+import pytest
+from sqlalchemy import Engine, create_engine, inspect, text
+
+from reconcile.control.correction_state import Correction, Dropped, Emitted, Intent, Outcome, State, Verified
+from reconcile.control.errors import (
+    ControlUnreachableError,
+    CorrectionStateError,
+    LeaseHeldError,
+    LeaseLostError,
+    NewerSchemaError,
+    RequestConflictError,
+    RunConflictError,
+    UnknownRequestError,
+    UnknownRunError,
+)
+from reconcile.control.findings import Sighting
+from reconcile.control.leases import Lease
+from reconcile.control.migration import migrations
+from reconcile.control.runs import Drift, LinkFigures, link_figures
+from reconcile.control.store import ControlStore, open_control
+from reconcile.control.tables import tables
+from reconcile.errors import RefusedError
+from reconcile.manifest import Stage
+from reconcile.settings import Settings
+
+LINK = "user-account/login"
+MINUTE = timedelta(minutes=1)
+SHORT = timedelta(milliseconds=300)
+
+# Opens the store of this url when told to, so that several do it at once.
+OPENER = """
+import sys
+from reconcile.control.store import open_control
+from reconcile.settings import Settings
+settings = Settings.model_validate({"control_store": {"url": "env:CONTROL_URL"}})
+print("ready", flush=True)
+sys.stdin.readline()
+with open_control(settings) as control:
+    print(len(control.runs()), flush=True)
+"""
+# Dies without a word after half of its findings were taken in.
+DYING = """
+import os, signal
+from reconcile.control.store import open_control
+from reconcile.settings import Settings
+def findings():
+    for number in range(20_000):
+        if number == 12_000:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield str(number), "missing", "skipped", None
+with open_control(Settings.model_validate({"control_store": {"url": "env:CONTROL_URL"}})) as control:
+    control.record_findings("r2", "user-account/login", findings(), complete=True)
+"""
+
+
+def settings() -> Settings:
+    """Give settings with the control store that CONTROL_URL names, and nothing else."""
+    return Settings.model_validate({"control_store": {"url": "env:CONTROL_URL"}})
+
+
+def database(url: str) -> Engine:
+    """Give the database beside the control store."""
+    return create_engine(url.replace("postgresql:", "postgresql+psycopg2:"))
+
+
+def applied(url: str) -> list[int]:
+    """Give the numbers of the migrations that stand."""
+    engine = database(url)
+    with engine.connect() as connection:
+        numbers = connection.execute(text("select number from schema_migration order by number")).scalars().all()
+    engine.dispose()
+    return list(numbers)
+
+
+def sightings(*ids: str) -> Iterable[Sighting]:
+    return [Sighting(each, "changed", "skipped", f"digest of {each}") for each in ids]
+
+
+def figures(link: str = LINK, findings: int = 0) -> LinkFigures:
+    return LinkFigures(
+        link=link,
+        settled=True,
+        compared=10,
+        agreeing=10 - findings,
+        findings=findings,
+        by_cause={"skipped": findings} if findings else {},
+        by_difference={"changed": findings} if findings else {},
+        in_flight=1,
+    )
+
+
+def begin(control: ControlStore, *run_ids: str) -> None:
+    for run_id in run_ids:
+        control.begin_run(run_id, "user-account", "c" * 64)
+
+
+def intent(number: int, run_id: str = "r1", partition: int = 0, link: str = LINK) -> Intent:
+    return Intent(f"c{number}", link, str(number), number, partition, run_id)
+
+
+def states(control: ControlStore, run_id: str = "r1") -> dict[str, State]:
+    return {each.correction_id: each.state for each in control.corrections(LINK, run_id)}
+
+
+def emitted(control: ControlStore, number: int, run_id: str = "r1") -> Lease:
+    """Bring a correction to its topic."""
+    lease = control.acquire(LINK, run_id, MINUTE)
+    control.intend(lease, [intent(number, run_id)])
+    control.mark_emitted(lease, run_id, [Emitted(f"c{number}", 0, 7)])
+    return lease
+
+
+def renewal(name: str) -> threading.Thread:
+    """Give the thread that renews a lease."""
+    return next(thread for thread in threading.enumerate() if thread.name == f"lease {name}")
+
+
+class RunsBehaviour:
+    """Each test takes `control`, an empty control store."""
+
+    def test_a_run_is_kept_from_begin_to_end(self, control: ControlStore) -> None:
+        """What its end tells is None before it."""
+        begun = control.begin_run("r1", "user-account", "d")
+        ended = control.end_run("r1", "report", complete=True, exit_code=1, links=[figures(findings=2)])
+        expected = replace(begun, ended_at=ended.ended_at, stage="report", complete=True, exit_code=1)
+        assert replace(expected, links=(figures(findings=2),)) == ended == control.run("r1")
+
+    def test_a_run_begins_by_the_database_s_clock(self, control: ControlStore) -> None:
+        """Instants are in UTC."""
+        started = control.begin_run("r1", "user-account", "d").started_at
+        assert UTC == started.tzinfo
+        assert abs(datetime.now(UTC) - started) < MINUTE
+
+    def test_beginning_again_changes_nothing(self, control: ControlStore) -> None:
+        """Each stage of a run may begin it."""
+        first = control.begin_run("r1", "user-account", "d")
+        assert first == control.begin_run("r1", "user-account", "d")
+
+    @pytest.mark.parametrize("other", [("user-account", "e"), ("user-balance", "d")])
+    def test_a_run_keeps_its_contract(self, control: ControlStore, other: tuple[str, str]) -> None:
+        """The id of one run is not given to another."""
+        control.begin_run("r1", "user-account", "d")
+        with pytest.raises(RunConflictError, match="the run r1 is of the contract user-account"):
+            control.begin_run("r1", *other)
+
+    def test_a_stage_that_runs_again_takes_nothing_back(self, control: ControlStore) -> None:
+        """The furthest stage counts."""
+        begin(control, "r1")
+        stages: tuple[Stage, ...] = ("gather", "plan", "audit")
+        for stage in stages:
+            control.reach_stage("r1", stage)
+        assert "plan" == control.run("r1").stage
+
+    def test_an_unknown_run_does_not_end(self, control: ControlStore) -> None:
+        """The error says what to do."""
+        with pytest.raises(UnknownRunError, match="knows no run r9: begin it first"):
+            control.end_run("r9", "report", complete=True, exit_code=0, links=[])
+
+    def test_runs_come_newest_first(self, control: ControlStore) -> None:
+        """Of one contract or of all, and no more than asked for."""
+        begin(control, "r1", "r2")
+        control.begin_run("r3", "user-balance", "d")
+        assert ["r3", "r2"] == [each.id for each in control.runs(limit=2)]
+        assert ["r2", "r1"] == [each.id for each in control.runs("user-account")]
+
+    def test_figures_may_come_with_others(self) -> None:
+        """What a run's summary says beside them is left out."""
+        assert figures() == link_figures({**vars(figures()), "latent": 3})
+
+    def test_history_tells_drift_run_by_run(self, control: ControlStore) -> None:
+        """Oldest first, link by link; runs that have not ended are left out."""
+        begin(control, "r1", "r2", "r3")
+        for run_id, ids in (("r1", ("a", "b")), ("r2", ("b", "c"))):
+            control.record_findings(run_id, LINK, sightings(*ids), complete=True)
+            links = [figures(findings=2), figures("user-account/billing")]
+            control.end_run(run_id, "report", complete=True, exit_code=1, links=links)
+        told = [(each.run_id, each.figures.link, each.drift) for each in control.history("user-account")]
+        assert [
+            ("r1", LINK, Drift(complete=True, opened=2, returned=0, closed=0, still_open=2)),
+            ("r1", "user-account/billing", None),
+            ("r2", LINK, Drift(complete=True, opened=1, returned=0, closed=1, still_open=2)),
+            ("r2", "user-account/billing", None),
+        ] == told
+
+
+class FindingsBehaviour:
+    """Each test takes `control`, an empty control store, and `url`, its address."""
+
+    def test_a_finding_is_remembered(self, control: ControlStore) -> None:
+        """By link and id; what never drifted is left out."""
+        begin(control, "r1")
+        control.record_findings("r1", LINK, [("a", "missing", "skipped", None)], complete=True)
+        seen = control.seen(LINK, ["a", "b"])
+        started = control.run("r1").started_at
+        assert ["a"] == list(seen)
+        assert ("r1", started, 0, 0, True) == (
+            seen["a"].first_seen_run,
+            seen["a"].first_seen_at,
+            seen["a"].recurrences,
+            seen["a"].returned,
+            seen["a"].open,
+        )
+        assert {} == control.seen("user-account/billing", ["a"])
+
+    def test_drift_that_comes_back_is_marked(self, control: ControlStore) -> None:
+        """Four runs: open, still open, gone, back; the first sight of it is kept."""
+        begin(control, "r1", "r2", "r3", "r4")
+        told = []
+        for run_id, ids in (("r1", "a"), ("r2", "a"), ("r3", ""), ("r4", "a")):
+            control.record_findings(run_id, LINK, sightings(*ids), complete=True)
+            seen = control.seen(LINK, ["a"])["a"]
+            told.append((seen.first_seen_run, seen.last_seen_run, seen.recurrences, seen.returned, seen.closed_by_run))
+        assert [
+            ("r1", "r1", 0, 0, None),
+            ("r1", "r2", 1, 0, None),
+            ("r1", "r2", 1, 0, "r3"),
+            ("r1", "r4", 2, 1, None),
+        ] == told
+
+    def test_the_last_cause_counts(self, control: ControlStore) -> None:
+        """A finding's difference and cause are those of its last sight."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, [("a", "changed", "skipped", "x")], complete=True)
+        control.record_findings("r2", LINK, [("a", "missing", "foreign_write", "y")], complete=True)
+        seen = control.seen(LINK, ["a"])["a"]
+        assert ("missing", "foreign_write") == (seen.difference, seen.cause)
+
+    def test_an_incomplete_run_closes_nothing(self, control: ControlStore) -> None:
+        """What it did not see, it may not have read."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("a", "b"), complete=True)
+        drift = control.record_findings("r2", LINK, sightings("b"), complete=False)
+        assert Drift(complete=False, opened=0, returned=0, closed=0, still_open=2) == drift
+
+    def test_a_run_of_some_ids_closes_among_them(self, control: ControlStore) -> None:
+        """What was not asked for stays as it is."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("a", "b", "c"), complete=True)
+        drift = control.record_findings("r2", LINK, sightings("b"), complete=True, scope=["a", "b"])
+        assert Drift(complete=True, opened=0, returned=0, closed=1, still_open=2) == drift
+        assert "r2" == control.seen(LINK, ["a"])["a"].closed_by_run
+
+    def test_links_are_apart(self, control: ControlStore) -> None:
+        """One link's run closes nothing of another's."""
+        begin(control, "r1")
+        control.record_findings("r1", LINK, sightings("a"), complete=True)
+        control.record_findings("r1", "user-account/billing", [], complete=True)
+        assert control.seen(LINK, ["a"])["a"].open
+
+    def test_recording_again_counts_once(self, control: ControlStore) -> None:
+        """A stage of a run that is done again says the same."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("a", "b"), complete=True)
+        first = control.record_findings("r2", LINK, sightings("b", "c"), complete=True)
+        assert first == control.record_findings("r2", LINK, sightings("b", "c"), complete=True)
+        assert [1, 0] == [each.recurrences for each in control.seen(LINK, ["b", "c"]).values()]
+
+    def test_a_run_may_correct_itself(self, control: ControlStore) -> None:
+        """What it closed and then does see is no return."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("a"), complete=True)
+        control.record_findings("r2", LINK, [], complete=True)
+        control.record_findings("r2", LINK, sightings("a"), complete=True)
+        seen = control.seen(LINK, ["a"])["a"]
+        assert (True, 1, 0) == (seen.open, seen.recurrences, seen.returned)
+
+    def test_an_older_run_does_not_overrule_a_newer_one(self, control: ControlStore) -> None:
+        """The run that began later has read later, whichever is done first."""
+        begin(control, "r0", "r1", "r2")
+        control.record_findings("r0", LINK, sightings("a"), complete=True)
+        control.record_findings("r2", LINK, sightings("b"), complete=True)
+        drift = control.record_findings("r1", LINK, sightings("a"), complete=True)
+        assert Drift(complete=True, opened=0, returned=0, closed=0, still_open=1) == drift
+        assert (False, True) == tuple(each.open for each in control.seen(LINK, ["a", "b"]).values())
+
+    def test_an_id_that_is_told_twice_is_one_finding(self, control: ControlStore) -> None:
+        """The first counts, also across batches."""
+        begin(control, "r1")
+        many = [*sightings("a"), *sightings(*map(str, range(6000))), Sighting("a", "missing", "expired")]
+        assert 6001 == control.record_findings("r1", LINK, many, complete=True).still_open
+        assert "changed" == control.seen(LINK, ["a"])["a"].difference
+
+    def test_findings_need_a_run(self, control: ControlStore) -> None:
+        """The error says what to do."""
+        with pytest.raises(UnknownRunError, match="begin it first"):
+            control.record_findings("r9", LINK, [], complete=True)
+
+    def test_findings_that_break_off_change_nothing(self, control: ControlStore) -> None:
+        """The former state stands, and the store can be used on."""
+
+        def broken() -> Iterable[Sighting]:
+            yield from sightings(*map(str, range(6000)))
+            raise InterruptedError
+
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("a"), complete=True)
+        with pytest.raises(InterruptedError):
+            control.record_findings("r2", LINK, broken(), complete=True)
+        assert ["a"] == list(control.seen(LINK, ["a", "1"]))
+        assert 1 == control.record_findings("r2", LINK, sightings("a"), complete=True).still_open
+
+    def test_a_killed_process_leaves_the_former_state(
+        self, control: ControlStore, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Killed after thousands of findings were taken in, it has changed nothing."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("a"), complete=True)
+        monkeypatch.setenv("CONTROL_URL", url)
+        done = subprocess.run([sys.executable, "-c", DYING], check=False, timeout=60)
+        assert -signal.SIGKILL == done.returncode
+        assert ["a"] == list(control.seen(LINK, ["a", "1"]))
+        assert 2 == control.record_findings("r2", LINK, sightings("a", "1"), complete=True).still_open
+
+    def test_two_runs_may_record_at_once(self, control: ControlStore) -> None:
+        """The newer one's word stands in the end."""
+        begin(control, "r1", "r2")
+        ids = [str(number) for number in range(6000)]
+        with ThreadPoolExecutor() as pool:
+            for future in [
+                pool.submit(control.record_findings, "r1", LINK, sightings(*ids), complete=True),
+                pool.submit(control.record_findings, "r2", LINK, sightings(*reversed(ids)), complete=True),
+            ]:
+                future.result()
+        assert {"r2"} == {each.last_seen_run for each in control.seen(LINK, ids).values()}
+
+    def test_a_lease_is_renewed_while_findings_come(self, control: ControlStore) -> None:
+        """Taking findings in holds nobody up before the last one has come."""
+        begin(control, "r1")
+        lease = control.acquire("x", "me", MINUTE)
+
+        def slow() -> Iterable[Sighting]:
+            yield from sightings(*map(str, range(6000)))
+            control.renew(lease, MINUTE)
+            yield from sightings("last")
+
+        assert 6001 == control.record_findings("r1", LINK, slow(), complete=True).still_open
+
+
+class LeasesBehaviour:
+    """Each test takes `control`, an empty control store."""
+
+    def test_a_lease_has_one_holder(self, control: ControlStore) -> None:
+        """The second is told who holds it."""
+        control.acquire("x", "first", MINUTE)
+        with pytest.raises(LeaseHeldError, match=r"first holds the lease x until .* UTC"):
+            control.acquire("x", "second", MINUTE)
+
+    def test_the_same_name_is_no_second_key(self, control: ControlStore) -> None:
+        """Two processes that call themselves alike do not share a lease."""
+        control.acquire("x", "same", MINUTE)
+        with pytest.raises(LeaseHeldError):
+            control.acquire("x", "same", MINUTE)
+
+    def test_a_released_lease_is_free(self, control: ControlStore) -> None:
+        """The token of the next holder is higher."""
+        first = control.acquire("x", "first", MINUTE)
+        control.release(first)
+        assert Lease("x", "second", first.token + 1) == control.acquire("x", "second", MINUTE)
+
+    def test_an_expired_lease_is_taken_over(self, control: ControlStore) -> None:
+        """Its first holder is refused from then on, and can neither renew nor release it."""
+        first = control.acquire("x", "first", timedelta())
+        second = control.acquire("x", "second", MINUTE)
+        for refused in (control.require, lambda lease: control.renew(lease, MINUTE)):
+            with pytest.raises(LeaseLostError, match="first no longer holds the lease x: second took it over"):
+                refused(first)
+        control.release(first)
+        control.require(second)
+
+    def test_an_expired_lease_is_not_renewed(self, control: ControlStore) -> None:
+        """Whoever let it expire acquires it anew."""
+        lease = control.acquire("x", "first", timedelta())
+        with pytest.raises(LeaseLostError, match="it expired"):
+            control.renew(lease, MINUTE)
+
+    def test_leases_of_other_names_are_apart(self, control: ControlStore) -> None:
+        """Each name has its own holder."""
+        first, second = control.acquire("x", "first", MINUTE), control.acquire("y", "second", MINUTE)
+        control.require(first)
+        control.require(second)
+
+    def test_of_many_at_once_one_gets_it(self, control: ControlStore) -> None:
+        """The others are refused."""
+
+        def attempt(number: int) -> bool:
+            try:
+                control.acquire("x", str(number), MINUTE)
+            except LeaseHeldError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert [False] * 7 + [True] == sorted(pool.map(attempt, range(8)))
+
+    def test_a_held_lease_outlives_its_time(self, control: ControlStore) -> None:
+        """It is renewed beside the work, and free afterwards."""
+        renewed, renew = Event(), control.renew
+
+        def told(lease: Lease, ttl: timedelta) -> None:
+            renew(lease, ttl)
+            renewed.set()
+
+        control.renew = told  # type: ignore[method-assign]
+        with control.lease("x", "first", timedelta(seconds=3)) as held:
+            assert renewed.wait(30)
+            control.require(held.require())
+            assert not held.lost
+        control.acquire("x", "second", MINUTE)
+
+    def test_a_holder_learns_that_its_lease_was_lost(self, control: ControlStore) -> None:
+        """It may write nothing more, and what it leaves is not the new holder's."""
+        with control.lease("x", "first", SHORT) as held:
+            control.release(held.lease)
+            second = control.acquire("x", "second", MINUTE)
+            renewal("x").join(30)
+            with pytest.raises(LeaseLostError, match="first no longer holds the lease x"):
+                held.require()
+        control.require(second)
+
+    def test_a_holder_that_cannot_renew_gives_up(self, control: ControlStore) -> None:
+        """A store that does not answer is asked again until the time is over, and no longer."""
+        asked: list[float] = []
+        enough = Event()
+
+        def unanswered(lease: Lease, ttl: timedelta) -> None:
+            asked.append(time.monotonic())
+            if len(asked) > 4:
+                enough.set()
+            raise ControlUnreachableError("no answer")
+
+        control.renew = unanswered  # type: ignore[method-assign]
+        with control.lease("x", "first", SHORT) as held:
+            assert enough.wait(30)
+            with pytest.raises(LeaseLostError, match="it could not be renewed in time"):
+                held.require()
+        control.acquire("x", "second", MINUTE)
+
+
+class CorrectionsBehaviour:
+    """Each test takes `control`, an empty control store."""
+
+    def test_an_intent_is_pending(self, control: ControlStore) -> None:
+        """It is there before anything is emitted."""
+        begin(control, "r1")
+        control.intend(control.acquire(LINK, "me", MINUTE), [intent(1)])
+        (found,) = control.pending(LINK, "r1")
+        times = found.intended_at, found.changed_at
+        assert Correction("c1", LINK, "1", 1, 0, "r1", State.INTENDED, None, None, *times) == found
+
+    def test_intending_again_takes_nothing_back(self, control: ControlStore) -> None:
+        """A resumed emission finds what it had emitted."""
+        begin(control, "r1")
+        lease = emitted(control, 1)
+        control.intend(lease, [intent(1), intent(2)])
+        assert {"c1": State.EMITTED, "c2": State.INTENDED} == states(control)
+
+    def test_a_correction_may_need_two_partitions(self, control: ControlStore) -> None:
+        """Each of its records has a place of its own."""
+        begin(control, "r1")
+        lease = control.acquire(LINK, "me", MINUTE)
+        control.intend(lease, [intent(1, partition=0), intent(1, partition=3)])
+        control.mark_emitted(lease, "r1", [Emitted("c1", 3, 9)])
+        found = [(each.partition, each.state, each.offset) for each in control.pending(LINK, "r1")]
+        assert [(0, State.INTENDED, None), (3, State.EMITTED, 9)] == found
+
+    @pytest.mark.parametrize("outcome", [State.CONVERGED, State.SUPERSEDED, State.REFUSED])
+    def test_a_verified_correction_has_ended(self, control: ControlStore, outcome: Outcome) -> None:
+        """It is not pending, and saying so again changes nothing."""
+        begin(control, "r1")
+        lease = emitted(control, 1)
+        for _ in range(2):
+            control.mark_verified(lease, "r1", [Verified("c1", outcome, "because")])
+        assert ([], {"c1": outcome}) == (control.pending(LINK, "r1"), states(control))
+
+    def test_an_unverified_correction_may_be_verified_later(self, control: ControlStore) -> None:
+        """It is pending until then."""
+        begin(control, "r1")
+        lease = emitted(control, 1)
+        control.mark_verified(lease, "r1", [Verified("c1", State.UNVERIFIED)])
+        assert [State.UNVERIFIED] == [each.state for each in control.pending(LINK, "r1")]
+        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+        assert {"c1": State.CONVERGED} == states(control)
+
+    def test_a_dropped_correction_keeps_its_reason(self, control: ControlStore) -> None:
+        """It is not pending."""
+        begin(control, "r1")
+        lease = control.acquire(LINK, "me", MINUTE)
+        control.intend(lease, [intent(1)])
+        control.mark_dropped(lease, "r1", [Dropped("c1", "a newer event")])
+        (found,) = control.corrections(LINK, "r1")
+        assert (State.DROPPED, "a newer event", []) == (found.state, found.reason, control.pending(LINK, "r1"))
+
+    def test_what_is_emitted_cannot_be_dropped(self, control: ControlStore) -> None:
+        """A call that cannot hold as a whole changes nothing."""
+        begin(control, "r1")
+        lease = emitted(control, 1)
+        control.intend(lease, [intent(2)])
+        with pytest.raises(CorrectionStateError, match="c1 of the run r1 is emitted at the offset 7 in the partition"):
+            control.mark_dropped(lease, "r1", [Dropped("c2", "x"), Dropped("c1", "x")])
+        assert {"c1": State.EMITTED, "c2": State.INTENDED} == states(control)
+
+    def test_what_is_emitted_stays_where_it_is(self, control: ControlStore) -> None:
+        """The same place again changes nothing, another one is an error."""
+        begin(control, "r1")
+        lease = emitted(control, 1)
+        control.mark_emitted(lease, "r1", [Emitted("c1", 0, 7)])
+        with pytest.raises(CorrectionStateError, match="cannot become emitted at the offset 8"):
+            control.mark_emitted(lease, "r1", [Emitted("c1", 0, 8)])
+
+    def test_what_was_not_intended_is_not_emitted(self, control: ControlStore) -> None:
+        """Nor is it in a partition that was not."""
+        begin(control, "r1")
+        lease = control.acquire(LINK, "me", MINUTE)
+        control.intend(lease, [intent(1)])
+        with pytest.raises(CorrectionStateError, match="never intended the correction c1 in the partition 5"):
+            control.mark_emitted(lease, "r1", [Emitted("c1", 5, 1)])
+
+    def test_what_was_not_emitted_is_not_verified(self, control: ControlStore) -> None:
+        """Intending is not enough."""
+        begin(control, "r1")
+        lease = control.acquire(LINK, "me", MINUTE)
+        control.intend(lease, [intent(1)])
+        with pytest.raises(CorrectionStateError, match="is intended in the partition 0, and cannot become converged"):
+            control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+
+    def test_the_first_holder_of_a_lease_taken_over_writes_nothing(self, control: ControlStore) -> None:
+        """Not one of its calls gets through."""
+        begin(control, "r1")
+        first = control.acquire(LINK, "first", MINUTE)
+        control.intend(first, [intent(1)])
+        control.release(first)
+        control.acquire(LINK, "second", MINUTE)
+        writing: list[Callable[[], None]] = [
+            lambda: control.intend(first, [intent(2)]),
+            lambda: control.mark_emitted(first, "r1", [Emitted("c1", 0, 7)]),
+            lambda: control.mark_verified(first, "r1", [Verified("c1", State.CONVERGED)]),
+            lambda: control.mark_dropped(first, "r1", [Dropped("c1", "x")]),
+        ]
+        for refused in writing:
+            with pytest.raises(LeaseLostError, match="second took it over"):
+                refused()
+        assert {"c1": State.INTENDED} == states(control)
+
+    def test_a_lease_is_one_for_its_link(self, control: ControlStore) -> None:
+        """Another link's corrections are not its holder's."""
+        begin(control, "r1")
+        with pytest.raises(RefusedError, match="acquire the lease user-account/billing"):
+            control.intend(control.acquire(LINK, "me", MINUTE), [intent(1, link="user-account/billing")])
+
+    def test_runs_are_apart(self, control: ControlStore) -> None:
+        """A correction that is needed once more is emitted once more."""
+        begin(control, "r1", "r2")
+        lease = emitted(control, 1)
+        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+        control.intend(lease, [intent(1, "r2")])
+        assert ({"c1": State.CONVERGED}, {"c1": State.INTENDED}) == (states(control), states(control, "r2"))
+
+    def test_intents_need_a_run(self, control: ControlStore) -> None:
+        """The error says what to do."""
+        with pytest.raises(UnknownRunError, match="begin it first"):
+            control.intend(control.acquire(LINK, "me", MINUTE), [intent(1, "r9")])
+
+    def test_a_repaired_finding_is_closed(self, control: ControlStore) -> None:
+        """It says which correction did it."""
+        begin(control, "r1")
+        control.record_findings("r1", LINK, sightings("1", "2"), complete=True)
+        control.mark_verified(emitted(control, 1), "r1", [Verified("c1", State.CONVERGED)])
+        found = control.seen(LINK, ["1", "2"])
+        assert [(False, "r1", "c1"), (True, None, None)] == [
+            (each.open, each.closed_by_run, each.repaired_by) for each in (found["1"], found["2"])
+        ]
+
+    def test_repaired_drift_that_comes_back_is_marked(self, control: ControlStore) -> None:
+        """It still says which correction had repaired it; repeating its verification does not close it."""
+        begin(control, "r1")
+        control.record_findings("r1", LINK, sightings("1"), complete=True)
+        lease = emitted(control, 1)
+        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+        begin(control, "r2")
+        control.record_findings("r2", LINK, sightings("1"), complete=True)
+        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+        found = control.seen(LINK, ["1"])["1"]
+        assert (True, 1, "c1") == (found.open, found.returned, found.repaired_by)
+
+    def test_a_run_that_read_before_the_repair_does_not_reopen(self, control: ControlStore) -> None:
+        """What it saw is older than the repair."""
+        begin(control, "r1", "r2")
+        control.record_findings("r1", LINK, sightings("1"), complete=True)
+        control.mark_verified(emitted(control, 1), "r1", [Verified("c1", State.CONVERGED)])
+        control.record_findings("r2", LINK, sightings("1"), complete=True)
+        assert not control.seen(LINK, ["1"])["1"].open
+
+    def test_thousands_of_corrections_are_taken(self, control: ControlStore) -> None:
+        """More than one batch, in every state."""
+        begin(control, "r1")
+        lease = control.acquire(LINK, "me", MINUTE)
+        control.intend(lease, (intent(number) for number in range(6000)))
+        control.mark_emitted(lease, "r1", (Emitted(f"c{number}", 0, number) for number in range(6000)))
+        control.mark_verified(lease, "r1", (Verified(f"c{number}", State.CONVERGED) for number in range(6000)))
+        assert {State.CONVERGED} == set(states(control).values())
+
+
+class RequestsBehaviour:
+    """Each test takes `control`, an empty control store."""
+
+    def test_requests_are_claimed_in_their_order(self, control: ControlStore) -> None:
+        """One at a time for each holder; None when nothing is left."""
+        control.request("q1", "user-account", ["a", "b"], "full", apply=True)
+        control.request("q2", "user-balance")
+        first, second = control.claim_next("h1"), control.claim_next("h2")
+        assert first is not None
+        assert second is not None
+        assert ("q1", "user-account", ("a", "b"), "full", True, "running", "h1") == (
+            *(first.id, first.contract, first.ids, first.mode, first.apply, first.state, first.holder),
+        )
+        assert ("q2", None) == (second.id, control.claim_next("h3"))
+
+    def test_a_holder_gets_its_own_again(self, control: ControlStore) -> None:
+        """Whoever starts again goes on with what it had."""
+        control.request("q1", "user-account")
+        control.request("q2", "user-account")
+        assert control.claim_next("h") == control.claim_next("h") is not None
+
+    def test_a_finished_request_names_its_run(self, control: ControlStore) -> None:
+        """The first to finish it counts."""
+        control.request("q1", "user-account")
+        control.claim_next("h")
+        done = control.finish("q1", "r1")
+        assert ("done", "r1") == (done.state, done.run_id)
+        assert done == control.finish("q1", "r2")
+        assert None is control.claim_next("h")
+
+    def test_a_request_that_is_delivered_again_is_one(self, control: ControlStore) -> None:
+        """It is not run twice."""
+        first = control.request("q1", "user-account", ["a"])
+        assert first == control.request("q1", "user-account", ["a"])
+
+    def test_an_id_is_one_request_s(self, control: ControlStore) -> None:
+        """The error says what is different."""
+        control.request("q1", "user-account", ["a"])
+        with pytest.raises(RequestConflictError, match="the request q1 is there, with another ids and apply"):
+            control.request("q1", "user-account", ["b"], apply=True)
+
+    def test_a_request_can_be_given_back(self, control: ControlStore) -> None:
+        """Another holder gets it, when the first is gone."""
+        control.request("q1", "user-account")
+        control.claim_next("gone")
+        assert ("queued", None) == ((back := control.requeue("q1")).state, back.holder)
+        assert (claimed := control.claim_next("h")) is not None
+        assert "h" == claimed.holder
+
+    def test_an_unknown_request_is_told(self, control: ControlStore) -> None:
+        """The error says what to do."""
+        with pytest.raises(UnknownRequestError, match="knows no request q9: queue it first"):
+            control.finish("q9", "r1")
+
+    def test_nobody_gets_what_another_has(self, control: ControlStore) -> None:
+        """Many holders at once, each request once."""
+        for number in range(12):
+            control.request(f"q{number:02}", "user-account")
+        with ThreadPoolExecutor(4) as pool:
+            claimed = list(pool.map(lambda number: control.claim_next(f"h{number}"), range(12)))
+        assert [f"q{number:02}" for number in range(12)] == sorted(each.id for each in claimed if each)
+
+
+class MigrationBehaviour:
+    """Each test takes `url`, the address of an empty database, which CONTROL_URL holds too."""
+
+    def test_the_schema_is_the_program_s(self, url: str) -> None:
+        """Tables and columns are those that the program writes, and no others."""
+        with open_control(settings()):
+            pass
+        engine = database(url)
+        found = inspect(engine)
+        stands = {
+            table: [(column["name"], column["nullable"]) for column in found.get_columns(table)]
+            for table in found.get_table_names()
+        }
+        keys = {table: found.get_pk_constraint(table)["constrained_columns"] for table in stands}
+        engine.dispose()
+        assert {
+            name: [(column.name, bool(column.nullable)) for column in table.columns]
+            for name, table in tables.tables.items()
+        } == stands
+        assert {name: {column.name for column in table.primary_key} for name, table in tables.tables.items()} == {
+            name: set(columns) for name, columns in keys.items()
+        }
+
+    def test_opening_again_changes_nothing(self, url: str) -> None:
+        """Each migration is applied once, and what is kept stays."""
+        with open_control(settings()) as control:
+            begin(control, "r1")
+        with open_control(settings()) as control:
+            assert ["r1"] == [each.id for each in control.runs()]
+        assert list(range(1, len(migrations()) + 1)) == applied(url)
+
+    def test_processes_may_migrate_at_once(self, url: str) -> None:
+        """Each of them finds the whole schema."""
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", OPENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
+            for _ in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert "ready\n" == process.stdout.readline()
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+        told = [(process.communicate(timeout=60)[0], process.returncode) for process in processes]
+        assert [("0\n", 0), ("0\n", 0)] == told
+        assert list(range(1, len(migrations()) + 1)) == applied(url)
+
+    def test_a_newer_schema_is_refused(self, url: str) -> None:
+        """The error says what is known and what to do."""
+        with open_control(settings()):
+            pass
+        engine = database(url)
+        with engine.begin() as connection:
+            connection.execute(text("insert into schema_migration values (99, 'later', '2026-01-01 00:00:00.000000')"))
+        engine.dispose()
+        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 5"):
+            open_control(settings()).__enter__()
