@@ -169,6 +169,8 @@ class Case:
     """The copy's row as read last, after the source's."""
     settled_source: Row | None = None
     """The source's row as read some time before: what it says had its time to be published."""
+    settled_absent: bool = False
+    """Whether there was no row then. If there is neither a row nor this, that reading is unknown."""
     events: tuple[Event, ...] = ()
     """By time of the log: inside a partition by offset, across partitions by timestamp. The newest are kept."""
     events_cut: int = 0
@@ -178,3 +180,5 @@ class Case:
     """Its entries for these events, by time."""
     outbox_pending: int = 0
     """Rows of the source's outbox for this id that were not yet published."""
+    homes: tuple[int, ...] = ()
+    """The partitions where its key belongs, now or before the topic grew; empty if nothing explains the topic."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 HOW_TO_WRITE = "write $.name, $.a.b or $['odd-name']"
 
 _SEGMENT = r"(?:\.\w+|\['[^'\[\]?\\\x00-\x1f]+'\])"
 _PATH = re.compile(rf"\${_SEGMENT}+")
+_STEP = re.compile(r"\.(\w+)|\['([^']+)'\]")
 # Spark's lexical grammar, as far as a `$` could hide in it.
 _SKIPPED = re.compile(
     r"""
@@ -23,7 +25,29 @@ _NEXT = re.compile(r"""['"`$]|--|/\*|(?<!\w)[rR]['"]""")
 
 def paths(expression: str) -> tuple[str, ...]:
     """Give the paths in an expression, in order and once each; raise ValueError where one is malformed."""
-    found: dict[str, None] = {}
+    return tuple(dict.fromkeys(match.group() for match in _found(expression)))
+
+
+def with_names(expression: str, names: Mapping[str, str]) -> str:
+    """Give an expression with a name in place of each path."""
+    parts, position = [], 0
+    for match in _found(expression):
+        parts += [expression[position : match.start()], names[match.group()]]
+        position = match.end()
+    return "".join([*parts, expression[position:]])
+
+
+def steps(path: str) -> tuple[str, ...]:
+    """Give the names that a path goes through: a and b for $.a.b."""
+    return tuple(plain or odd for plain, odd in _STEP.findall(path))
+
+
+def is_path(text: str) -> bool:
+    """Tell whether a text is one path and nothing else."""
+    return _PATH.fullmatch(text) is not None
+
+
+def _found(expression: str) -> Iterator[re.Match[str]]:
     position = 0
     while match := _NEXT.search(expression, position):
         start = match.start()
@@ -36,14 +60,8 @@ def paths(expression: str) -> tuple[str, ...]:
         path = _PATH.match(expression, start)
         if path is None or not _stands_alone(expression, start, path.end()):
             raise ValueError(f'"{_word(expression, start)}" is not a path: {HOW_TO_WRITE}')
-        found[path.group()] = None
+        yield path
         position = path.end()
-    return tuple(found)
-
-
-def is_path(text: str) -> bool:
-    """Tell whether a text is one path and nothing else."""
-    return _PATH.fullmatch(text) is not None
 
 
 def _stands_alone(expression: str, start: int, end: int) -> bool:

@@ -1,0 +1,83 @@
+"""When two values are equal, and in which fields a copy differs from its source."""
+
+from __future__ import annotations
+
+import unicodedata
+from decimal import Context, Decimal, InvalidOperation
+
+from reconcile.domain.canonical import Kind
+from reconcile.domain.case import FieldRule, Link, Row
+from reconcile.domain.finding import FieldDifference
+
+# Wide enough for any numeric of Postgres: a sum is never rounded.
+EXACT = Context(prec=150_000)
+
+
+def differing(link: Link, source: Row, copy: Row) -> tuple[FieldDifference, ...]:
+    """Give the fields in which a copy differs, in the contract's order."""
+    ours, theirs = source.fields, copy.fields
+    return tuple(
+        FieldDifference(rule.name, ours.get(rule.name), theirs.get(rule.name))
+        for rule in link.fields
+        if not equal(rule, ours.get(rule.name), theirs.get(rule.name))
+    )
+
+
+def equal(rule: FieldRule, one: str | None, other: str | None) -> bool:
+    """Tell whether two values of a field are the same: as text, or as numbers within its tolerance."""
+    if one == other:
+        return True
+    if one is None or other is None:
+        return False
+    if rule.kind is Kind.FLOAT:
+        return _equal_floats(one, other, float(rule.tolerance))
+    if rule.kind is Kind.INTEGER or rule.kind is Kind.NUMERIC:
+        return _equal_numbers(one, other, rule.tolerance)
+    return False
+
+
+def equivalent(rule: FieldRule, one: str | None, other: str | None) -> bool:
+    """Tell whether two values are the same to a reader: text may be in another Unicode form, or have spaces behind."""
+    if equal(rule, one, other):
+        return True
+    if one is None or other is None or (rule.kind is not Kind.TEXT and rule.kind is not Kind.OTHER):
+        return False
+    return _as_read(one) == _as_read(other)
+
+
+def number(text: str | None) -> Decimal | None:
+    """Read a canonical number; None for NULL, for what is no number, and for what nothing can be added to."""
+    if text is None:
+        return None
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None
+
+
+def near(one: Decimal, other: Decimal, tolerance: Decimal) -> bool:
+    """Tell whether two numbers are at most the tolerance apart."""
+    return one == other or (tolerance > 0 and abs(EXACT.subtract(one, other)) <= tolerance)
+
+
+def _equal_floats(one: str, other: str, tolerance: float) -> bool:
+    try:
+        a, b = float(one), float(other)
+    except ValueError:
+        return False
+    return a == b or (a != a and b != b) or abs(a - b) <= tolerance
+
+
+def _equal_numbers(one: str, other: str, tolerance: Decimal) -> bool:
+    try:
+        a, b = Decimal(one), Decimal(other)
+    except InvalidOperation:
+        return False
+    if a.is_finite() and b.is_finite():
+        return near(a, b, tolerance)
+    return (a.is_nan() and b.is_nan()) or (not a.is_nan() and not b.is_nan() and a == b)
+
+
+def _as_read(text: str) -> str:
+    return unicodedata.normalize("NFC", text).rstrip(" ")

@@ -1,0 +1,279 @@
+"""On what a cause is decided: every ground that there is, and how strongly it speaks."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from reconcile.domain.cause import Cause
+from reconcile.domain.finding import Confidence, Hop
+
+_CERTAIN, _PROBABLE, _POSSIBLE = Confidence
+_TO_LOG, _TO_CONSUMER, _IN_CONSUMER = Hop
+
+
+class Ground(Enum):
+    """What was shown: the cause that it names, its confidence, its hop, what else it could be, and the condition."""
+
+    # fmt: off
+    PENDING = (
+        Cause.IN_FLIGHT, _CERTAIN, _TO_CONSUMER, (),
+        "the copy is at an earlier event, and every later one is at or past the committed offset",
+    )
+    PENDING_ALL = (
+        Cause.IN_FLIGHT, _PROBABLE, _TO_CONSUMER, (),
+        "no event of it that is left in the log was due yet; where the copy was before cannot be seen any more",
+    )
+    AHEAD = (
+        Cause.IN_FLIGHT, _CERTAIN, _TO_CONSUMER, (),
+        "the copy is at an event that came after the source was read",
+    )
+    ON_ITS_WAY = (
+        Cause.IN_FLIGHT, _PROBABLE, _TO_CONSUMER, (),
+        "the log has what the source said a while ago, the copy is where the log is, and the source has moved on since",
+    )
+    UNREADABLE = (
+        Cause.SCHEMA_VIOLATION, _CERTAIN, _TO_LOG, (),
+        "the newest record cannot be read, and no readable one brings the source's state",
+    )
+    UNREADABLE_FIELD = (
+        Cause.SCHEMA_VIOLATION, _CERTAIN, _TO_LOG, (),
+        "a field that differs cannot be read in the record that should carry it",
+    )
+    OUTBOX_PENDING = (
+        Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
+        "the log does not have what the source says, and a row of its outbox was not published",
+    )
+    VERSION_ABSENT = (
+        Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
+        "the source's version is newer than any in the log",
+    )
+    VERSION_GAP = (
+        Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
+        "versions grow by one, and one between those in the log is not there",
+    )
+    NO_EVENT = (
+        Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
+        "the source has it, and the log has no event of it from its very beginning",
+    )
+    NO_EVENT_IN_PART = (
+        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.EXPIRED,),
+        "the same, and the copy has no row; most of the partitions reach back, and nothing tells which one is its own",
+    )
+    STATE_ABSENT = (
+        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.PAYLOAD_DIVERGENCE,),
+        "without versions: no event gives the source's state",
+    )
+    DELETION_ABSENT = (
+        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.SOURCE_REGRESSED,),
+        "the source no longer has it, and the newest event does not delete it",
+    )
+    RETURN_ABSENT = (
+        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.SOURCE_REGRESSED,),
+        "the source has it again, and the newest event deletes it",
+    )
+    LOG_NEWER = (
+        Cause.SOURCE_REGRESSED, _CERTAIN, _TO_LOG, (),
+        "the log held a newer version before the source was read",
+    )
+    DELETED_IN_LOG = (
+        Cause.SOURCE_REGRESSED, _CERTAIN, _TO_LOG, (),
+        "the source has it at a version, and as, it was before the log deleted it",
+    )
+    EARLIER_STATE = (
+        Cause.SOURCE_REGRESSED, _PROBABLE, _TO_LOG, (Cause.NEVER_PUBLISHED,),
+        "without versions: the source is as it was at an earlier event",
+    )
+    SAME_VERSION = (
+        Cause.PAYLOAD_DIVERGENCE, _CERTAIN, _TO_LOG, (),
+        "the event of the source's version says something else in a field that differs",
+    )
+    SAME_VERSION_FOLD = (
+        Cause.PAYLOAD_DIVERGENCE, _PROBABLE, _TO_LOG, (Cause.NEVER_PUBLISHED,),
+        "all changes up to the source's version together do not give the source's state",
+    )
+    NOTHING_LEFT = (
+        Cause.EXPIRED, _CERTAIN, None, (),
+        "the source has it, and the log has no event of it and does not reach back",
+    )
+    NEWEST_GONE = (
+        Cause.EXPIRED, _CERTAIN, None, (),
+        "the log is older than the source, and has lost what stood behind its newest event of it",
+    )
+    PERHAPS_EXPIRED = (
+        Cause.EXPIRED, _POSSIBLE, None, (Cause.PHANTOM,),
+        "the copy alone has it, and the log has no event of it and does not reach back",
+    )
+    FORMER_STATE_GONE = (
+        Cause.EXPIRED, _POSSIBLE, None, (Cause.SKIPPED, Cause.FOREIGN_WRITE),
+        "the copy is as none of the events left would make it, and the log does not reach back",
+    )
+    NEVER_KNOWN = (
+        Cause.PHANTOM, _CERTAIN, _IN_CONSUMER, (),
+        "the copy alone has it, and the log has no event of it from its very beginning",
+    )
+    PERHAPS_NEVER_KNOWN = (
+        Cause.PHANTOM, _PROBABLE, _IN_CONSUMER, (Cause.EXPIRED,),
+        "the same, where not all partitions reach back, or compaction may have taken a deletion away",
+    )
+    COPY_WITHOUT_ID = (
+        Cause.PHANTOM, _PROBABLE, _IN_CONSUMER, (),
+        "the copy has rows without an id, which no event can carry",
+    )
+    NO_STATE = (
+        Cause.FOREIGN_WRITE, _CERTAIN, _IN_CONSUMER, (),
+        "the log reaches back, and no prefix, omission, doubling or delay of its events gives the copy",
+    )
+    NO_SUM = (
+        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED),
+        "the same, where only a sum differs that several faults together could give",
+    )
+    NO_STATE_LEFT = (
+        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.EXPIRED, Cause.SKIPPED),
+        "the same as far as the log reaches back; several events that were due would each have brought another state",
+    )
+    OTHER_THAN_VERSION = (
+        Cause.FOREIGN_WRITE, _CERTAIN, _IN_CONSUMER, (),
+        "the copy has the version of an event and does not say what that event says",
+    )
+    OTHER_THAN_LEDGER = (
+        Cause.FOREIGN_WRITE, _CERTAIN, _IN_CONSUMER, (),
+        "the copy is not what the events that the ledger shows applied would make it",
+    )
+    ROW_GONE = (
+        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
+        "the copy has no row, although several events that were due would each have brought it",
+    )
+    UNTOLD = (
+        Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED,),
+        "only fields differ of which no event tells",
+    )
+    RETRYING = (
+        Cause.RETRYING, _CERTAIN, _TO_CONSUMER, (),
+        "the event that the copy lacks waits in a retry topic; latent: an overtaken one does",
+    )
+    RETRYING_AMONG = (
+        Cause.RETRYING, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        "an event that the copy lacks waits in a retry topic, and a newer one is lost",
+    )
+    STASHED = (
+        Cause.STASHED, _CERTAIN, _TO_CONSUMER, (),
+        "the event that the copy lacks lies in the stash; latent: an overtaken one does",
+    )
+    STASHED_AMONG = (
+        Cause.STASHED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        "an event that the copy lacks lies in the stash, and a newer one is lost",
+    )
+    DEAD_LETTERED = (
+        Cause.DEAD_LETTERED, _CERTAIN, _TO_CONSUMER, (),
+        "the event that the copy lacks lies among the dead letters; latent: an overtaken one does",
+    )
+    DEAD_LETTERED_AMONG = (
+        Cause.DEAD_LETTERED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        "an event that the copy lacks lies among the dead letters, and a newer one is lost",
+    )
+    LEDGER_ORDER = (
+        Cause.OUT_OF_ORDER, _CERTAIN, _TO_CONSUMER, (),
+        "the ledger shows the event that the copy is at applied after a newer one",
+    )
+    RETRIED_LATE = (
+        Cause.OUT_OF_ORDER, _CERTAIN, _TO_CONSUMER, (),
+        "the event that the copy is at came by a retry topic or the stash, after a newer one",
+    )
+    APPLIED_LATE = (
+        Cause.OUT_OF_ORDER, _CERTAIN, _TO_CONSUMER, (),
+        "folding the events with one of them later gives the copy, and nothing else does",
+    )
+    PERHAPS_LATE = (
+        Cause.OUT_OF_ORDER, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        "without a ledger: one event that was late gives the copy, or the loss of several",
+    )
+    DELETED_LATE = (
+        Cause.OUT_OF_ORDER, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED, Cause.FOREIGN_WRITE),
+        "the copy has no row, as after an earlier deletion behind which several events were due",
+    )
+    LOG_INVERTED = (
+        Cause.OUT_OF_ORDER, _CERTAIN, _TO_LOG, (),
+        "the log holds a newer version before an older one, and the copy follows the log",
+    )
+    LEDGER_TWICE = (
+        Cause.DUPLICATE_APPLIED, _CERTAIN, _TO_CONSUMER, (),
+        "the ledger shows an event twice",
+    )
+    LOG_TWICE = (
+        Cause.DUPLICATE_APPLIED, _CERTAIN, _TO_CONSUMER, (),
+        "one event stands twice in the log",
+    )
+    FOLDED_TWICE = (
+        Cause.DUPLICATE_APPLIED, _CERTAIN, _TO_CONSUMER, (),
+        "folding an event twice gives the copy, and losing none does",
+    )
+    PERHAPS_TWICE = (
+        Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        "folding several events twice gives the copy, or losing one gives it as well",
+    )
+    ROW_TWICE = (
+        Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
+        "the copy holds the id more than once, its event stands once in log and ledger",
+    )
+    LOSING_PARTITION = (
+        Cause.MISROUTED, _CERTAIN, _TO_LOG, (),
+        "its events stand in several partitions, which is explained, and the copy is at the last of a losing one",
+    )
+    LOSING_PARTITION_UNEXPLAINED = (
+        Cause.MISROUTED, _PROBABLE, _TO_LOG, (Cause.SKIPPED,),
+        "the same, where no partitioner explains the topic",
+    )
+    NEWEST_IN_WRONG = (
+        Cause.MISROUTED, _CERTAIN, _TO_LOG, (),
+        "latent: the newest record stands in a partition where its key does not belong",
+    )
+    NOT_IN_LEDGER = (
+        Cause.SKIPPED, _CERTAIN, _TO_CONSUMER, (),
+        "committed past the event, in no failure topic, not in the ledger; latent: an overtaken one",
+    )
+    GUARDED = (
+        Cause.SKIPPED, _CERTAIN, _TO_CONSUMER, (),
+        "the copy is at an older event, committed past the newer ones, and the consumer ignores what is older",
+    )
+    FOLDED_WITHOUT = (
+        Cause.SKIPPED, _CERTAIN, _TO_CONSUMER, (),
+        "folding all events but this one gives the copy, and nothing else does",
+    )
+    PERHAPS_LOST = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER,),
+        "without a ledger: the copy is at the event before, or what came before was applied again",
+    )
+    SEVERAL_LOST = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
+        "without several events in a row the fold gives the copy, or what it gives is known in part",
+    )
+    NO_ROW = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
+        "the copy has no row, the one event that brings it was due, and no ledger tells",
+    )
+    RETURN_LOST = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
+        "the copy has no row, as after an earlier deletion behind which one event was due",
+    )
+    WITHOUT_ID = (
+        Cause.UNDETERMINED, _POSSIBLE, None, (),
+        "rows without an id cannot be followed",
+    )
+    SOURCE_TWICE = (
+        Cause.UNDETERMINED, _POSSIBLE, None, (),
+        "the source holds the id more than once",
+    )
+    NOTHING_SHOWN = (
+        Cause.UNDETERMINED, _POSSIBLE, None, (),
+        "none of the others",
+    )
+    # fmt: on
+
+    def __init__(
+        self, cause: Cause, confidence: Confidence, hop: Hop | None, alternatives: tuple[Cause, ...], when: str
+    ) -> None:
+        self.cause = cause
+        self.confidence = confidence
+        self.hop = hop
+        self.alternatives = alternatives
+        self.when = when

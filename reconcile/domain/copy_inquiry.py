@@ -1,0 +1,73 @@
+"""The consumer's part of a case: its ledger, its failure topics, and how its events can have given its copy."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from reconcile.domain.case import Event, Parked
+from reconcile.domain.confidence import Ground
+from reconcile.domain.evidence_notes import Verdict, parked_note
+from reconcile.domain.explaining import Explanation, explain, explain_without
+from reconcile.domain.inquiry import Inquiry
+from reconcile.domain.ledger import Ledger, read_ledger
+from reconcile.domain.ledger_fold import explain_by_ledger, is_decisive
+from reconcile.domain.parking import unresolved
+
+PARKED = {
+    "retry": (Ground.RETRYING, Ground.RETRYING_AMONG),
+    "stash": (Ground.STASHED, Ground.STASHED_AMONG),
+    "dead_letter": (Ground.DEAD_LETTERED, Ground.DEAD_LETTERED_AMONG),
+}
+LIES = {"retry": "waits here", "stash": "is stashed here", "dead_letter": "lies here"}
+
+
+class CopyInquiry:
+    """What is known of the consumer's part."""
+
+    def __init__(self, inquiry: Inquiry) -> None:
+        self.inquiry = inquiry
+        self.case = inquiry.case
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What the ledger says."""
+        return read_ledger(self.case, self.inquiry.log)
+
+    @cached_property
+    def decisive(self) -> bool:
+        """Whether the ledger tells all that was applied."""
+        return is_decisive(self.inquiry, self.ledger)
+
+    @cached_property
+    def waiting(self) -> dict[tuple[int, int], Parked]:
+        """The unresolved records of the failure topics, by the place of their event."""
+        return unresolved(self.case.parked, self.inquiry.log, self.ledger)[0]
+
+    @cached_property
+    def explanations(self) -> list[Explanation]:
+        """The ways in which the events can have given the copy."""
+        inquiry = self.inquiry
+        if self.decisive:
+            by_ledger = explain_by_ledger(inquiry, self.ledger)
+            return [] if by_ledger is None else [by_ledger]
+        found = explain(inquiry)
+        lost = [event for event in inquiry.due if event.place in self.waiting or self.ledger.lacks(event)]
+        if lost and not inquiry.folding.whole and (without := explain_without(inquiry, lost)):
+            found.insert(0, without)
+        return found
+
+    def left_over(self, fault: Verdict) -> Verdict:
+        """Give what still tells where the log has expired: a record in a failure topic; else the fault itself."""
+        if fault.ground is not Ground.NOTHING_LEFT:
+            return fault
+        strangers = unresolved(self.case.parked, self.inquiry.log, self.ledger)[1]
+        source = self.case.source
+        for each in reversed(strangers):
+            if source is not None and each.version is not None and each.version == source.version:
+                note = parked_note(each, f"{LIES[each.kind]}, with the source's version")
+                return Verdict(PARKED[each.kind][0], each.at, (note, *fault.notes))
+        return fault
+
+    def newest(self, explanation: Explanation) -> Event:
+        """Give the newest of the events that the copy lacks."""
+        return max(explanation.lacking, key=lambda event: self.inquiry.rank[event.place])

@@ -1,0 +1,85 @@
+"""The correction: one record that makes a copy agree again, and the plan that lists them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid5
+
+_NAMESPACE = UUID("5b1f5d0e-6a5c-5e0f-9d3e-7c0b5a1f2e64")
+
+CORRECTION_ID = "reconcile-correction-id"
+RUN_ID = "reconcile-run-id"
+LINK = "reconcile-link"
+CAUSE = "reconcile-cause"
+BASIS_VERSION = "reconcile-basis-version"
+
+
+class Action(StrEnum):
+    """What is done about a finding."""
+
+    RESTATE = "restate"
+    """An event that carries the source's current state and version."""
+    TOMBSTONE = "tombstone"
+    """An event that deletes the aggregate."""
+    ADVICE = "advice"
+    """Nothing that a record could mend: a person has to act, and the reason says how."""
+    LEFT = "left"
+    """Nothing now: the reason says why."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of a plan: what is to be done about one finding, and why."""
+
+    link: str
+    aggregate_id: str | None
+    action: Action
+    cause: str
+    reason: str
+    topic: str | None = None
+    partitions: tuple[int, ...] = ()
+    """Where the record goes; a tombstone on a compacted topic may have to go to two."""
+    basis_version: int | None = None
+    """The version that the source had when the plan was made; None where it has none."""
+    basis: str | None = None
+    """A digest of the source's row that the plan was made for; None for a row that is gone."""
+    correction_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One record that is ready to be sent."""
+
+    id: str
+    event_id: str
+    link: str
+    aggregate_id: str
+    cause: str
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    basis_version: int | None
+    since: int
+    """The offset in its partition from which on a newer event of the id forbids it."""
+
+
+def correction_id(link: str, aggregate_id: str, basis_version: int | None, basis: str | None) -> str:
+    """Give the id of a correction: the same for the same state of the same aggregate of the same link."""
+    state = f"version {basis_version}" if basis_version is not None else f"state {basis}"
+    return str(uuid5(_NAMESPACE, json.dumps([link, aggregate_id, state])))
+
+
+def event_id(correction: str, run_id: str) -> str:
+    """Give its event id: another one in each run, so that no ledger takes a second repair for the first."""
+    return str(uuid5(UUID(correction), run_id))
+
+
+def content_digest(value: Any) -> str:
+    """Give the SHA-256 of what a plan or a row says, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()

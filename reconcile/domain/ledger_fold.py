@@ -1,0 +1,71 @@
+"""What the copy has to be by its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from reconcile.domain.case import Event
+from reconcile.domain.explaining import Explanation
+from reconcile.domain.folding import Fit
+from reconcile.domain.inquiry import Inquiry
+from reconcile.domain.ledger import Ledger
+
+
+def is_decisive(inquiry: Inquiry, ledger: Ledger) -> bool:
+    """Tell whether the ledger, with what it does not reach back to, gives the copy's state."""
+    if not inquiry.link.ledger or not any(ledger.reaches(event) for event in inquiry.due):
+        return False
+    if all(ledger.reaches(event) or ledger.shows(event) for event in inquiry.due):
+        return inquiry.whole or bool(ledger.applied) or not inquiry.folding.whole
+    return bool(ledger.applied) or not inquiry.folding.whole
+
+
+def explain_by_ledger(inquiry: Inquiry, ledger: Ledger) -> Explanation | None:
+    """Explain the copy by what the ledger shows applied, in its order; None if that gives another copy."""
+    rank = inquiry.rank
+    before = [event for event in inquiry.due if not ledger.shows(event) and not ledger.reaches(event)]
+    applied = list(ledger.applied)
+    if inquiry.link.guarded or not ledger.ordered:
+        applied.sort(key=lambda event: rank[event.place])
+    # What was not due may be newer in the ledger than in the copy, which was read before it.
+    settled = max((place for place, event in enumerate(applied, 1) if inquiry.is_due(event)), default=0)
+    for end in range(settled, len(applied) + 1):
+        sequence = [*before, *applied[:end]]
+        fit = inquiry.folding.fit(inquiry.folding.final(sequence), inquiry.copy)
+        if fit:
+            return _told(inquiry, ledger, sequence, fit)
+    return None
+
+
+def _told(inquiry: Inquiry, ledger: Ledger, sequence: Sequence[Event], fit: Fit) -> Explanation:
+    rank = inquiry.rank
+    telling = [event for event in sequence if inquiry.concerns(event)]
+    last = telling[-1] if telling else None
+    newest = max(telling, key=lambda event: rank[event.place], default=None)
+    late, over = (last, newest) if last is not newest else _around_a_deletion(inquiry, sequence)
+    lacking = [event for event in inquiry.due if ledger.lacks(event)]
+    if inquiry.folding.whole and newest is not None:
+        lacking = [event for event in lacking if rank[event.place] > rank[newest.place]]
+    lacking.sort(key=lambda event: rank[event.place])
+    adding = {rule.name for rule in inquiry.concerned if rule.add}
+    twice = {
+        e.place: e for e in ledger.applied if ledger.twice(e) and (inquiry.folding.whole or adding & e.fields.keys())
+    }
+    return Explanation(
+        lacking=tuple(lacking),
+        late=late,
+        over=over,
+        doubled=tuple(twice.values()),
+        exact=fit is Fit.EXACT,
+        by_ledger=True,
+    )
+
+
+def _around_a_deletion(inquiry: Inquiry, sequence: Sequence[Event]) -> tuple[Event | None, Event | None]:
+    """Give the first event that was applied after a newer one, where one of them deletes: there sums have an order."""
+    rank = inquiry.rank
+    for former, later in pairwise(sequence):
+        if rank[later.place] < rank[former.place] and (former.deletes or later.deletes):
+            return later, former
+    return None, None

@@ -1,0 +1,403 @@
+"""Each cause by its name, and the stories that a service's team would recognise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconcile.domain.attribution import attribute
+from reconcile.domain.case import Case, Event, Routing
+from reconcile.domain.finding import Finding, Status
+from tests.unit.cases import (
+    ACTIVITY,
+    BILLING,
+    LOGIN,
+    UNVERSIONED,
+    applied,
+    case,
+    event,
+    history,
+    minute,
+    parked,
+    person,
+    row,
+)
+
+NONE_OF_IT = ("", "", "", None, ())
+THREE = history(person("Zoey"), person("Zoë"), person("Zoiee"))
+V1, V2, V3 = THREE
+AT_1, AT_2, AT_3 = (row(each.fields, each.version) for each in THREE)
+TOP_UPS = [
+    event(1, {"balance": "100"}),
+    event(2, {"tariff": "plus"}),
+    event(3, {"balance": "40"}),
+    event(4, {"balance": "-15.5"}),
+]
+BALANCE = row({"balance": "124.5", "tariff": "plus"}, 4)
+
+
+def found(of: Case) -> Finding:
+    """Give the finding of a case that has one."""
+    finding = attribute(of)
+    assert finding is not None
+    return finding
+
+
+def named(of: Case) -> tuple[str, str, str, str | None, tuple[str, ...]]:
+    """Give difference, cause, confidence, hop and fields."""
+    finding = attribute(of)
+    if finding is None:
+        return NONE_OF_IT
+    fields = tuple(each.name for each in finding.fields)
+    return finding.difference, finding.cause, finding.confidence, finding.hop, fields
+
+
+def balance(amount: str, tariff: str = "plus") -> Case:
+    """Give billing's case with a copy that says this."""
+    return case(BILLING, BALANCE, row({"balance": amount, "tariff": tariff}), TOP_UPS)
+
+
+def test_what_agrees_is_no_finding() -> None:
+    """Nothing lies ready to break it either."""
+    assert attribute(case(LOGIN, AT_3, AT_3, THREE, ledger=applied(THREE))) is None
+
+
+def test_what_is_nowhere_is_no_finding() -> None:
+    """Deleted here and there."""
+    assert attribute(case(LOGIN, None, None, [*THREE, event(4, None)])) is None
+
+
+def test_an_event_that_was_not_due_is_in_flight() -> None:
+    """B2: it stands at the committed offset."""
+    finding = found(case(LOGIN, AT_3, AT_2, THREE, committed=2))
+    assert ("in_flight", "certain", "log_to_consumer") == (finding.cause, finding.confidence, finding.hop)
+    assert (Status.IN_FLIGHT, minute(3)) == (finding.status, finding.since)
+
+
+def test_a_group_that_committed_nothing_has_all_before_it() -> None:
+    """D1: its row is missing, and in flight."""
+    assert "in_flight" == found(case(LOGIN, AT_3, None, THREE, committed=None)).cause
+
+
+def test_a_copy_ahead_of_the_source_is_in_flight() -> None:
+    """The newest event came after the source was read."""
+    finding = found(case(LOGIN, AT_2, AT_3, THREE, settled_end=2))
+    assert (Status.IN_FLIGHT, "in_flight") == (finding.status, finding.cause)
+
+
+def test_a_source_that_has_just_moved_on_is_in_flight() -> None:
+    """Its newest change has not been published yet."""
+    assert Status.IN_FLIGHT is found(case(LOGIN, AT_3, AT_2, THREE[:2], settled_source=AT_2)).status
+
+
+def test_zoe_is_applied_last() -> None:
+    """B15: Zoey becomes Zoë, then Zoiee; Zoë comes back by the retry topic, and the ledger tells the order."""
+    retried = parked("retry", V2, resolved="its group has committed past it")
+    finding = found(case(LOGIN, AT_3, AT_2, THREE, ledger=applied([V1, V3, V2]), parked=(retried,)))
+    assert ("out_of_order", "certain", "log_to_consumer") == (finding.cause, finding.confidence, finding.hop)
+    assert (("name",), minute(3)) == (tuple(each.name for each in finding.fields), finding.since)
+    assert ["event", "event", "retry", "ledger", "ledger"] == [each.kind for each in finding.evidence]
+
+
+def test_zoe_is_applied_last_and_no_ledger_tells() -> None:
+    """B15, B4: the retry topic, which its group has read, shows it."""
+    retried = parked("retry", V2, resolved="its group has committed past it")
+    expected = ("changed", "out_of_order", "certain", "log_to_consumer", ("name",))
+    assert expected == named(case(LOGIN, AT_3, AT_2, THREE, parked=(retried,)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("retry", "retrying"), ("stash", "stashed"), ("dead_letter", "dead_lettered")]
+)
+def test_the_missing_event_is_parked(kind: str, cause: str) -> None:
+    """B3, B4, B9: the newest event lies in a failure topic of the group."""
+    of = case(LOGIN, AT_3, AT_2, THREE, parked=(parked(kind, V3),))  # type: ignore[arg-type]
+    assert ("changed", cause, "certain", "log_to_consumer", ("name",)) == named(of)
+
+
+def test_all_that_follows_is_stashed_too() -> None:
+    """B10: the first message is stashed, and so are the later ones of the id."""
+    of = case(
+        LOGIN, AT_3, AT_1, THREE, ledger=applied([V1]), parked=(parked("stash", V2), parked("stash", V3))
+    )  # fmt: skip
+    assert "stashed" == found(of).cause
+    assert minute(2) == found(of).since
+
+
+def test_a_registration_is_dead_lettered() -> None:
+    """B3: the copy has no row."""
+    of = case(LOGIN, AT_1, None, [V1], parked=(parked("dead_letter", V1),))
+    assert ("missing", "dead_lettered", "certain", "log_to_consumer", ()) == named(of)
+
+
+def test_an_event_that_went_on_to_the_dead_letters_is_dead() -> None:
+    """B4: it left the retry topic for the last one."""
+    way = (parked("retry", V3, resolved="its group has committed past it"), parked("dead_letter", V3))
+    assert "dead_lettered" == found(case(LOGIN, AT_3, AT_2, THREE, parked=way)).cause
+
+
+def test_a_parked_amount_is_found_by_its_fold() -> None:
+    """B3: without the two dead letters the changes give the copy."""
+    dead = (parked("dead_letter", TOP_UPS[0]), parked("dead_letter", TOP_UPS[2]))
+    of = case(BILLING, BALANCE, row({"balance": "-15.5", "tariff": "plus"}), TOP_UPS, parked=dead)
+    assert ("changed", "dead_lettered", "certain", "log_to_consumer", ("balance",)) == named(of)
+
+
+def test_a_dead_letter_saves_what_expired() -> None:
+    """D5, D7: the topic has lost the event, the dead-letter topic has it with the source's version."""
+    of = case(LOGIN, AT_3, AT_2, [], begin=50, parked=(parked("dead_letter", V3),))
+    assert "dead_lettered" == found(of).cause
+
+
+def test_a_swallowed_event_is_not_in_the_ledger() -> None:
+    """A4: the offset was committed, and nothing was applied."""
+    finding = found(case(LOGIN, AT_3, AT_2, THREE, ledger=applied(THREE[:2])))
+    assert ("skipped", "certain", (), minute(3)) == (
+        finding.cause,
+        finding.confidence,
+        finding.alternatives,
+        finding.since,
+    )
+    assert "committed past it; not in the ledger" in [each.note for each in finding.evidence]
+
+
+def test_a_swallowed_registration() -> None:
+    """A4: the copy has no row, the ledger no entry."""
+    older = applied(history(person("Another")))
+    of = case(LOGIN, AT_1, None, [replace(V1, event_id="x", offset=5)], ledger=older)
+    assert ("missing", "skipped", "certain", "log_to_consumer", ()) == named(of)
+
+
+def test_an_ignored_tombstone() -> None:
+    """D9: the consumer does not expect a null value."""
+    of = case(LOGIN, None, AT_3, [*THREE, event(4, None)], ledger=applied(THREE))
+    assert ("orphan", "skipped", "certain", "log_to_consumer", ()) == named(of)
+
+
+def test_without_a_ledger_the_last_event_is_skipped_or_overtaken() -> None:
+    """A4: the likelier is said, the other is an alternative."""
+    finding = found(case(LOGIN, AT_3, AT_2, THREE))
+    assert ("skipped", "probable", ("out_of_order",)) == (finding.cause, finding.confidence, finding.alternatives)
+
+
+def test_a_record_that_was_ignored() -> None:
+    """B1: a feed loses a record, and keeps no ledger."""
+    source = row(V1.fields)
+    of = case(ACTIVITY, source, None, [replace(V1, version=None)])
+    assert ("missing", "skipped", "probable", "log_to_consumer", ()) == named(of)
+
+
+def test_an_amount_that_is_missing() -> None:
+    """C6, D1: committed and not processed; all events but this one give the copy."""
+    assert ("changed", "skipped", "certain", "log_to_consumer", ("balance",)) == named(balance("84.5"))
+
+
+def test_a_batch_that_is_missing() -> None:
+    """C8: two amounts in a row."""
+    finding = found(balance("100"))
+    assert ("skipped", "probable", minute(3)) == (finding.cause, finding.confidence, finding.since)
+
+
+def test_an_amount_that_was_added_twice() -> None:
+    """C3: processed, not committed, and processed again."""
+    assert ("changed", "duplicate_applied", "certain", "log_to_consumer", ("balance",)) == named(balance("164.5"))
+
+
+def test_an_amount_that_stands_twice() -> None:
+    """C1: an acknowledgement was lost, and the producer sent again."""
+    again = replace(TOP_UPS[2], offset=4, at=minute(5))
+    of = case(BILLING, BALANCE, row({"balance": "164.5", "tariff": "plus"}), [*TOP_UPS, again])
+    finding = found(of)
+    assert ("duplicate_applied", "certain", "log_to_consumer") == (finding.cause, finding.confidence, finding.hop)
+    assert [2, 4] == [each.offset for each in finding.evidence if each.kind == "event"]
+
+
+def test_a_record_that_was_appended_twice() -> None:
+    """C3: the feed has two rows of one event."""
+    source = row(V1.fields)
+    of = case(ACTIVITY, source, replace(source, count=2), [replace(V1, version=None)])
+    assert ("duplicated", "duplicate_applied", "probable", "log_to_consumer", ()) == named(of)
+
+
+def test_a_change_that_was_never_published() -> None:
+    """C2: the source is at a version that the log never had."""
+    finding = found(case(LOGIN, AT_3, AT_2, THREE[:2]))
+    assert ("never_published", "certain", "source_to_log") == (finding.cause, finding.confidence, finding.hop)
+    assert finding.since is None
+
+
+def test_a_registration_that_was_never_published() -> None:
+    """C2: the log has no event of it."""
+    assert ("missing", "never_published", "certain", "source_to_log", ()) == named(case(LOGIN, AT_1, None))
+
+
+def test_a_registration_is_looked_for_where_its_key_belongs() -> None:
+    """D5: another partition has lost its beginning, which says nothing of this one."""
+    of = case(LOGIN, AT_1, None, partitions=(0, 1))
+    places = {**of.link.places, 1: replace(of.link.places[1], begin=40)}
+    of = replace(of, link=replace(of.link, places=places), homes=(0,))
+    assert ("missing", "never_published", "certain", "source_to_log", ()) == named(of)
+
+
+def test_a_deletion_that_was_never_published() -> None:
+    """C2: the source is gone, and the newest event does not delete."""
+    assert ("orphan", "never_published", "probable", "source_to_log", ()) == named(case(LOGIN, None, AT_3, THREE))
+
+
+def test_an_outbox_that_is_stuck() -> None:
+    """C2: its row says why."""
+    finding = found(case(LOGIN, AT_3, AT_2, THREE[:2], outbox_pending=1))
+    assert ("never_published", "certain", "outbox") == (finding.cause, finding.confidence, finding.evidence[0].kind)
+
+
+def test_an_amount_that_was_never_published() -> None:
+    """C2: a version is missing between two others, and the changes do not add up."""
+    lost = [TOP_UPS[0], TOP_UPS[1], TOP_UPS[3]]
+    of = case(BILLING, BALANCE, row({"balance": "84.5", "tariff": "plus"}), lost)
+    assert ("changed", "never_published", "certain", "source_to_log", ("balance",)) == named(of)
+
+
+def test_a_source_that_was_restored() -> None:
+    """A6: it came back from a backup, and had published more."""
+    finding = found(case(LOGIN, AT_2, AT_3, THREE))
+    assert ("source_regressed", "certain", "source_to_log") == (finding.cause, finding.confidence, finding.hop)
+    assert minute(3) == finding.since
+
+
+def test_a_wrong_payload() -> None:
+    """A5: the version is the source's, the e-mail is not."""
+    wrong = replace(V3, fields=person("Zoiee", "another@x"))
+    of = case(LOGIN, AT_3, row(wrong.fields, 3), [V1, V2, wrong])
+    assert ("changed", "payload_divergence", "certain", "source_to_log", ("email",)) == named(of)
+
+
+def test_a_wrong_payload_that_did_not_reach_the_copy() -> None:
+    """A5: what agrees is no finding, whatever an event says."""
+    wrong = replace(V3, fields=person("Zoiee", "another@x"))
+    assert attribute(case(LOGIN, AT_3, AT_3, [V1, V2, wrong])) is None
+
+
+@pytest.mark.parametrize("version", [None, 3])
+def test_a_record_that_cannot_be_read(version: int | None) -> None:
+    """A1: cut-off JSON, or a record without a version."""
+    broken = replace(V3, fields={}, version=version, problem="not JSON")
+    of = case(LOGIN, AT_3, AT_2, [V1, V2, broken], ledger=applied([V1, V2]))
+    assert ("changed", "schema_violation", "certain", "source_to_log", ("name",)) == named(of)
+
+
+def test_a_broken_record_that_was_mended_is_not_to_blame() -> None:
+    """A1: a later record brings the source's state; it was skipped."""
+    broken = replace(V2, fields={}, version=None, problem="not JSON")
+    assert "skipped" == found(case(LOGIN, AT_3, AT_1, [V1, broken, V3])).cause
+
+
+def test_an_amount_in_words() -> None:
+    """A1: one field of a change cannot be read."""
+    broken = replace(TOP_UPS[2], fields={}, bad_fields=("balance",))
+    of = case(
+        BILLING, BALANCE, row({"balance": "84.5", "tariff": "plus"}), [*TOP_UPS[:2], broken, TOP_UPS[3]]
+    )  # fmt: skip
+    assert ("changed", "schema_violation", "certain", "source_to_log", ("balance",)) == named(of)
+
+
+def test_what_retention_took_cannot_be_told() -> None:
+    """D5: no event of it is left."""
+    assert ("changed", "expired", "certain", None, ("name",)) == named(case(LOGIN, AT_3, AT_2, begin=50))
+
+
+def test_the_log_itself_is_out_of_order() -> None:
+    """C4: two requests were in flight; the second was written first, and the copy follows."""
+    v3, v2 = replace(V3, offset=1, at=minute(2)), replace(V2, offset=2, at=minute(3))
+    of = case(LOGIN, AT_3, AT_2, [V1, v3, v2], ledger=applied([V1, v3, v2]))
+    assert ("changed", "out_of_order", "certain", "source_to_log", ("name",)) == named(of)
+
+
+def growth(routing: Routing = Routing.FORMER) -> list[Event]:
+    """Give tariff changes of which the newest stands in another partition."""
+    silver = event(5, {"tariff": "silver"}, routing=routing)
+    gold = event(6, {"tariff": "gold"}, partition=1, routing=Routing.HOME, offset=0)
+    return [*TOP_UPS, silver, gold]
+
+
+def test_growth_lets_an_event_overtake() -> None:
+    """D3: the newest event was consumed before the one that waited in the old partition."""
+    source, copy = (row({"balance": "124.5", "tariff": tariff}, 6) for tariff in ("gold", "silver"))
+    of = case(BILLING, source, replace(copy, version=None), growth(), partitions=(0, 1))
+    assert ("changed", "misrouted", "certain", "source_to_log", ("tariff",)) == named(of)
+
+
+def test_another_partitioner() -> None:
+    """A2: the evidence names it."""
+    v3 = replace(V3, partition=1, offset=0, routing=Routing.WRONG, routed_by="crc32")
+    finding = found(case(LOGIN, AT_3, AT_2, [V1, V2, v3], partitions=(0, 1)))
+    assert ("misrouted", "source_to_log") == (finding.cause, finding.hop)
+    assert any("crc32" in each.note for each in finding.evidence if each.kind == "partition")
+
+
+def test_in_another_partition_and_not_in_the_ledger_is_skipped() -> None:
+    """A2, C7: the ledger shows that it was never applied."""
+    v3 = replace(V3, partition=1, offset=0, routing=Routing.WRONG)
+    of = case(LOGIN, AT_3, AT_2, [V1, V2, v3], partitions=(0, 1), ledger=applied([V1, V2]))
+    assert "skipped" == found(of).cause
+
+
+def test_an_edited_field() -> None:
+    """Somebody edited the copy: no event ever said so."""
+    edited = row(person("Zoiee", "edited@x"), 3)
+    assert ("changed", "foreign_write", "certain", "consumer", ("email",)) == named(case(LOGIN, AT_3, edited, THREE))
+
+
+def test_an_empty_text_is_not_null() -> None:
+    """The events said NULL."""
+    edited = row(person("Zoiee", phone=""), 3)
+    of = case(LOGIN, AT_3, edited, THREE, ledger=applied(THREE))
+    assert ("changed", "foreign_write", "certain", "consumer", ("phone",)) == named(of)
+
+
+def test_an_edited_balance() -> None:
+    """No amount is missing, and none is double; more than one fault at once cannot be ruled out."""
+    assert ("changed", "foreign_write", "probable", "consumer", ("balance",)) == named(balance("124.87"))
+
+
+def test_an_older_state_that_the_ledger_denies() -> None:
+    """C7: the ledger shows all applied in order, so somebody put the old state back."""
+    of = case(UNVERSIONED, row(V3.fields), row(V2.fields), THREE, ledger=applied(THREE))
+    assert ("changed", "foreign_write", "certain", "consumer", ("name",)) == named(of)
+
+
+def test_a_deleted_row() -> None:
+    """The ledger shows all applied."""
+    of = case(LOGIN, AT_3, None, THREE, ledger=applied(THREE))
+    assert ("missing", "foreign_write", "certain", "consumer", ()) == named(of)
+
+
+def test_a_row_that_nobody_published() -> None:
+    """Neither source nor log ever knew the id."""
+    assert ("orphan", "phantom", "certain", "consumer", ()) == named(case(LOGIN, None, AT_1))
+
+
+def test_another_unicode_form_is_tolerated() -> None:
+    """A clean-up job wrote the same name another way."""
+    of = case(LOGIN, AT_2, row(person("Zoe\u0308"), 2), THREE[:2], ledger=applied(THREE[:2]))
+    finding = found(of)
+    assert (Status.TOLERATED, True, "foreign_write") == (finding.status, finding.equivalent, finding.cause)
+
+
+def test_a_copy_in_another_unicode_form_can_be_skipped_too() -> None:
+    """The form plays no part where there is a difference that a reader would see."""
+    of = case(LOGIN, AT_3, row(person("Zoe\u0308"), 2), THREE)
+    assert ("skipped", Status.CONFIRMED) == (found(of).cause, found(of).status)
+
+
+def test_rows_without_an_id() -> None:
+    """A NULL id belongs to no aggregate."""
+    assert "phantom" == found(replace(case(LOGIN, None, AT_1), id=None)).cause
+    assert "undetermined" == found(replace(case(LOGIN, AT_1, None), id=None)).cause
+
+
+def test_evidence_is_bounded() -> None:
+    """A thousand lost events are told in a few lines."""
+    many = history(*(person(f"name {number}") for number in range(1000)))
+    of = case(LOGIN, row(many[-1].fields, 1000), row(many[0].fields, 1), many, committed=1000, settled_end=1000)
+    assert len(found(of).evidence) <= 12
