@@ -13,7 +13,7 @@ from reconcile.errors import RefusedError
 from reconcile.validation import Model
 from reconcile.yamlfile import quoted
 
-Stage = Literal["gather", "audit", "quality", "plan", "apply", "verify", "report"]
+Stage = Literal["request", "gather", "audit", "quality", "plan", "apply", "verify", "report"]
 
 
 class MissingArtifactError(RefusedError):

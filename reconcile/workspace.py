@@ -61,6 +61,7 @@ class Workspace:
 
     def __init__(self, root: str | Path, spark: SparkSession | None = None) -> None:
         text = str(root)
+        self.spark = spark
         if not needs_spark(text):
             self.root = str(Path(text).absolute())
             self._files: FileSystem = LocalFileSystem()

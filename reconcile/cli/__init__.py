@@ -9,8 +9,12 @@ import click
 
 from reconcile.cli.contract import contract
 from reconcile.cli.demo import demo
+from reconcile.cli.doctor import doctor
+from reconcile.cli.explain import explain
 from reconcile.cli.fence import fence
+from reconcile.cli.findings import findings, runs
 from reconcile.cli.lab import lab
+from reconcile.cli.run import audit, gather, run
 from reconcile.errors import ReconcileError
 
 COULD_NOT_TELL = 2
@@ -24,7 +28,10 @@ def cli() -> None:
 
 
 cli.add_command(contract)
+for command in (run, gather, audit, findings, explain, runs):
+    cli.add_command(command)
 cli.add_command(fence)
+cli.add_command(doctor)
 cli.add_command(lab)
 cli.add_command(demo)
 

@@ -41,3 +41,17 @@ def consumers(command: Callable[..., Any]) -> Callable[..., Any]:
 def contract_file(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument CONTRACT."""
     return click.argument("contract", metavar="CONTRACT", type=click.Path(path_type=Path))(command)
+
+
+def new_run_id(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --run-id, which names a run before it begins."""
+    return click.option("--run-id", help="The id of the run; left out, one is made of the aggregate and the time.")(
+        command
+    )
+
+
+def run_id(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --run."""
+    return click.option("--run", "run_id", required=True, metavar="RUN_ID", help="The run that the stage belongs to.")(
+        command
+    )

@@ -45,6 +45,14 @@ def rows(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType]) ->
     )
 
 
+def text(frame: DataFrame, name: str, to: CanonicalType) -> Column | None:
+    """Give a column's canonical text, NULL where a value has none; None where Spark has none for its type."""
+    try:
+        return _shown(frame[name], frame.schema[name].dataType, to)
+    except LookupError:
+        return None
+
+
 def hashed(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType], buckets: int) -> DataFrame:
     """Give `bucket` and `hash` of each row."""
     id_text, values = _texts(frame, columns, form, _portable)

@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from reconcile.errors import RefusedError
-from reconcile.gather import unread
+from reconcile.gather import cluster_layout, newest_keys, unread
 from reconcile.gather.cluster_client import REQUEST_TIMEOUT, ClusterClient, ClusterUnreachableError
+from reconcile.gather.cluster_layout import TopicLayout
 from reconcile.validation import suggestion
 from reconcile.yamlfile import quoted
 
@@ -161,6 +162,26 @@ class Cluster:
         commits the offset after each record never commits past them.
         """
         return unread.next_records(self._client, topic, places, committed_only)
+
+    def brokers(self) -> int:
+        """Count the brokers that are up."""
+        return cluster_layout.brokers(self._client)
+
+    def layouts(self, topics: Iterable[str]) -> dict[str, TopicLayout | None]:
+        """Give the replicas and the settings of each topic; None for one that the cluster does not have."""
+        return cluster_layout.layouts(self._client, topics)
+
+    def commits(self) -> dict[str, dict[str, Offsets]]:
+        """Give what each group of the cluster has committed: by group, by topic, by partition."""
+        return cluster_layout.commits(self._client)
+
+    def assigned(self, groups: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Give the topics of which members of each group read a partition."""
+        return cluster_layout.assigned(self._client, groups)
+
+    def newest_keys(self, topic: str, begins: Offsets, ends: Offsets) -> tuple[int, int]:
+        """Count a topic's newest records, a few hundred of each partition at most, and how many keys they have."""
+        return newest_keys.newest_keys(self._client, topic, begins, ends)
 
     def _offsets(self, topic: str, partitions: Iterable[int], which: OffsetSpec, level: IsolationLevel) -> Offsets:
         from confluent_kafka import TopicPartition

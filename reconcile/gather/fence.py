@@ -37,6 +37,8 @@ class TopicFence:
     name: str
     id: str
     partitions: tuple[PartitionPlace, ...]
+    compacted: bool = False
+    """Whether older records of a key may be gone from anywhere; so too where we may not ask."""
 
 
 @dataclass(frozen=True)

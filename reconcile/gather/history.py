@@ -3,13 +3,13 @@
 Files are sorted by the hash of the id. For a few ids a reader then fetches a few pages of each file. For thousands,
 spread over everything, no layout saves much: any bucket that they could be put in holds one of them. What makes those
 cheap is one columnar scan under a broadcast join, and that an extension writes one file for each partition it read,
-where directories by bucket would be a hundred small ones a night. The sort costs nothing that could be measured, and
-records of one id, now neighbours, compress each other.
+where directories by bucket would be a hundred small ones a night. The sort takes a tenth of the time of a reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ from reconcile.gather.cluster import Cluster
 from reconcile.gather.history_columns import ID, ID_HASH
 from reconcile.gather.history_index import Index, LogState, Range, extended, pruned, reading
 from reconcile.gather.history_store import HistoryStore, Home
-from reconcile.gather.log_state import log_state
 from reconcile.gather.records import Derivation
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class History:
 def extend(
     spark: SparkSession,
     topic: Topic,
-    cluster: connections.Cluster,
+    connection: connections.Cluster,
     until: Mapping[int, int],
     store: HistoryStore,
     *,
@@ -104,11 +103,10 @@ def extend(
     Offsets that the log has no more are recorded as expired, also when it loses them while they are read. Raises
     UnreachableError, or RefusedError where something has to be done first; the history stays as it was then.
     """
-    settings = cluster.resolve()
+    settings = connection.resolve()
     kafka_options.for_spark(settings)  # what Spark cannot do is told before anything is asked
-    derivation = Derivation.of(topic, all_headers=all_headers, avro=avro)
-    asked = Cluster(topic.cluster, settings)
-    log = log_state(asked, topic.name)
+    derivation = Derivation.of(topic, all_headers=all_headers, avro=avro, isolation=isolation)
+    log = _log_state(topic, settings, isolation)
     home = store.home(topic.cluster, topic.name, log.topic_id, derivation.digest)
     for _ in range(_ATTEMPTS):
         index = home.load() or _empty(topic, log, derivation)
@@ -116,22 +114,36 @@ def extend(
         short = {p: (log.stable[p], end) for p, end in until.items() if log.stable[p] < end}
         if not wanted.changes:
             return History(home, index, derivation, short)
-        segment = None
+        segment = failure = None
         if wanted.ranges:
             source = history_segment.Source(topic.name, settings, isolation)
             try:
                 segment = history_segment.write(spark, source, derivation, wanted.ranges, home, index)
-            except history_segment.ReadFailedError:
-                log = _same_topic(log, log_state(asked, topic.name), topic)
-                lost = any(log.begins[partition] > start for partition, (start, _) in wanted.ranges.items())
-                if lost or (home.load() or index).generation != index.generation:
-                    continue
-                raise
+            except history_segment.ReadFailedError as error:
+                failure = error
+            after = _same_topic(log, _log_state(topic, settings, isolation), topic)
+            if failure is not None:
+                lost = any(after.begins[partition] > start for partition, (start, _) in wanted.ranges.items())
+                if not lost and (home.load() or index).generation == index.generation:
+                    raise failure
+                log = after
+                continue
         following = extended(index, wanted, log, segment, datetime.now(UTC))
         if home.publish(following):
             home.remove_leftovers()
             return History(home, following, derivation, short)
     raise UnsettledHistoryError(f"the log of {topic.name}, or its history, changed at each of {_ATTEMPTS} attempts")
+
+
+def _log_state(topic: Topic, settings: Mapping[str, str], isolation: str) -> LogState:
+    """Ask where the log begins and ends, by a client that lives no longer than the question."""
+    with closing(Cluster(topic.cluster, settings)) as cluster:
+        standing = cluster.topic(topic.name)
+        # In this order: a log that is written to and cut meanwhile never seems to begin behind its end.
+        begins = cluster.begins(topic.name, standing.partitions)
+        decided = cluster.ends(topic.name, standing.partitions)
+        ends = cluster.high_watermarks(topic.name, standing.partitions)
+    return LogState(standing.id, begins, decided if isolation == "read_committed" else ends, ends)
 
 
 def _empty(topic: Topic, log: LogState, derivation: Derivation) -> Index:

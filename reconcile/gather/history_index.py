@@ -81,7 +81,7 @@ class Index(Model):
     topic: str
     topic_id: str
     derivation: str
-    """The digest of all that decides how columns are made of a record."""
+    """The digest of all that decides which records it holds, and which columns are made of them."""
     segments: tuple[Segment, ...] = ()
     expired: tuple[Lost, ...] = ()
     """What the log no longer had when it was to be read."""
@@ -123,7 +123,7 @@ class LogState:
     begins: Mapping[int, int]
     """The log start of each partition."""
     stable: Mapping[int, int]
-    """Up to where each partition can be read: its end, or the first transaction that is still open."""
+    """Up to where each partition can be read: its end, or the first transaction that is still open if that matters."""
     ends: Mapping[int, int]
     """The end of each partition."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,7 +20,6 @@ _STRICT = {
     "allowComments": "false",
 }
 _PARSED = "_parsed"
-_PROBE = "_"
 
 
 def with_paths(df: DataFrame, text: str, paths: Iterable[str], readable: str) -> tuple[DataFrame, dict[str, Column]]:
@@ -32,17 +32,15 @@ def with_paths(df: DataFrame, text: str, paths: Iterable[str], readable: str) ->
     from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
     names = {path: name for path in dict.fromkeys(paths) if (name := _top_level(path)) is not None}
-    fields = [StructField(name, StringType()) for name in dict.fromkeys(names.values())]
-    schema = ArrayType(StructType(fields or [StructField(_PROBE, StringType())]))
-    # Spark stops reading at the end of the first object. In an array it must go on, and sees what does not belong.
-    parsed = f.from_json(f.concat(f.lit("["), f.col(text), f.lit("]")), schema, _STRICT)
-    # Trimmed only where that can matter: it costs as much as the parsing of a short value.
-    closed = f.endswith(f.col(text), f.lit("}")) | f.endswith(
-        f.expr(rf"trim(trailing ' \t\r\n' from {text})"), f.lit("}")
-    )
-    with_parsed = df.withColumn(_PARSED, f.when(closed, parsed))
-    first = f.get(f.col(_PARSED), f.lit(0))
-    fine = f.coalesce((f.size(f.col(_PARSED)) == 1) & first.isNotNull(), f.lit(False))
+    end = uuid4().hex
+    fields = [StructField(name, StringType()) for name in (*dict.fromkeys(names.values()), end)]
+    # Spark stops reading where the first value ends. Only if the text is one object and nothing else, an object that
+    # we write behind it, with a name that no text can foresee, is the second and last one of an array.
+    array = f.concat(f.lit("["), f.col(text), f.lit(f',{{"{end}":""}}]'))
+    parsed = f.from_json(array, ArrayType(StructType(fields)), _STRICT)
+    with_parsed = df.withColumn(_PARSED, parsed)
+    first, second = (f.get(f.col(_PARSED), f.lit(place)) for place in (0, 1))
+    fine = f.coalesce(first.isNotNull() & second.getField(end).isNotNull(), f.lit(False))
 
     def column(path: str) -> Column:
         if path in names:

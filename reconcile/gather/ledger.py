@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "event_id string, partition int, offset bigint, at timestamp"
 _AT_ONCE = 5000
+_Asked = tuple[str, str, int, int]
+"""An event: its aggregate's id, its own, its partition and its offset."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class PostgresLedger:
         return self.store.frame(spark, [session.text(_select(self.ledger))])
 
     def among(self, events: DataFrame) -> DataFrame:
-        """Give the entries for events, which have `event_id`, `partition` and `offset`."""
+        """Give the entries for events, which have `id`, `event_id`, `partition` and `offset`, with the events' `id`."""
         store, ledger, kind = self.store, self.ledger, self.event_id_type
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,12 +57,12 @@ class PostgresLedger:
                 session.import_snapshot(store.snapshot)
                 session.run(sql.SQL(FORMATS))
                 for batch in batches:
-                    asked = list(zip(*(batch.column(number).to_pylist() for number in range(3)), strict=True))
+                    asked = list(zip(*(batch.column(number).to_pylist() for number in range(4)), strict=True))
                     for start in range(0, len(asked), _AT_ONCE):
                         chunk = asked[start : start + _AT_ONCE]
-                        yield _arrow(session.rows(_select(ledger, _of(ledger, kind, chunk))))
+                        yield _tied(session.rows(_select(ledger, _of(ledger, kind, chunk))), chunk)
 
-        return events.select("event_id", "partition", "offset").mapInArrow(read, SCHEMA)
+        return events.select("id", "event_id", "partition", "offset").mapInArrow(read, f"id string, {SCHEMA}")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,24 @@ class SparkLedger:
 
     store: SparkStore
     ledger: Ledger
+
+    def among(self, spark: SparkSession, events: DataFrame) -> DataFrame:
+        """Give the entries for events, with the events' `id`: by the event's id, else by where it stood."""
+        from pyspark.sql import functions as f
+
+        known = events.select(
+            "id",
+            f.col("event_id").alias("_event_id"),
+            f.col("partition").alias("_partition"),
+            f.col("offset").alias("_offset"),
+        )
+        entries = self.all(spark)
+        named = f.col("event_id") == f.col("_event_id")
+        placed = (f.col("partition") == f.col("_partition")) & (f.col("offset") == f.col("_offset"))
+        found = entries.join(known, named, "inner").unionByName(
+            entries.join(known.select("_event_id"), named, "left_anti").join(known, placed, "inner")
+        )
+        return found.select("id", *entries.columns).dropDuplicates()
 
     def all(self, spark: SparkSession) -> DataFrame:
         """Give all entries."""
@@ -103,29 +123,43 @@ def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed
     return sql.SQL("select {} from {} where {}").format(sql.SQL(", ").join(columns), table, where or sql.SQL("true"))
 
 
-def _of(ledger: Ledger, kind: str | None, events: list[tuple[str, int, int]]) -> sql.Composed:
+def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
     ways: list[sql.Composable] = []
     if ledger.event_id is not None:
-        fits = store_session.uuids([each for each, _, _ in events]) if kind == "uuid" else [e for e, _, _ in events]
+        named = [event_id for _, event_id, _, _ in events]
         column = sql.Identifier(ledger.event_id)
         column_text = column if kind == "uuid" else sql.SQL("{}::text").format(column)
-        ways.append(sql.SQL(f"{{}} = any({{}}::{kind}[])").format(column_text, sql.Literal(fits)))
+        fits = sql.Literal(store_session.uuids(named) if kind == "uuid" else named)
+        ways.append(sql.SQL(f"{{}} = any({{}}::{kind}[])").format(column_text, fits))
     if ledger.partition is not None and ledger.offset is not None:
         ways.append(
             sql.SQL("({}, {}) in (select * from unnest({}::int[], {}::bigint[]))").format(
                 sql.Identifier(ledger.partition),
                 sql.Identifier(ledger.offset),
-                sql.Literal([partition for _, partition, _ in events]),
-                sql.Literal([offset for _, _, offset in events]),
+                sql.Literal([partition for _, _, partition, _ in events]),
+                sql.Literal([offset for _, _, _, offset in events]),
             )
         )
     return sql.SQL("({})").format(sql.SQL(" or ").join(ways))
+
+
+def _tied(rows: list[tuple[Any, ...]], events: list[_Asked]) -> pa.RecordBatch:
+    """Give the entries with the ids of their events: by the event's id, else by where it stood."""
+    by_name = {event_id: id_text for id_text, event_id, _, _ in events}
+    by_place = {(partition, offset): id_text for id_text, _, partition, offset in events}
+    tied = []
+    for row in rows:
+        id_text = by_name.get(row[0]) or by_place.get((row[1], row[2]))
+        if id_text is not None:
+            tied.append((id_text, *row))
+    return _arrow(tied)
 
 
 def _arrow(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     import pyarrow as pa
 
     kinds = {
+        "id": pa.string(),
         "event_id": pa.string(),
         "partition": pa.int32(),
         "offset": pa.int64(),

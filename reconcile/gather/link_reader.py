@@ -107,14 +107,14 @@ class LinkReader:
         return ledger.SparkLedger(store, self.consumer.failure.ledger).all(self.spark)
 
     def ledger_of(self, events: DataFrame) -> DataFrame | None:
-        """Give the ledger's entries for events, which have `event_id`, `partition` and `offset`."""
+        """Give the ledger's entries for events, with the events' `id`."""
         if self.consumer.failure.ledger is None:
             return None
         store, session = self._stores[1], self._sessions[1]
         if isinstance(store, PostgresStore):
             assert session is not None
             return ledger.PostgresLedger.of(store, session, self.consumer.failure.ledger).among(events)
-        return ledger.SparkLedger(store, self.consumer.failure.ledger).all(self.spark)
+        return ledger.SparkLedger(store, self.consumer.failure.ledger).among(self.spark, events)
 
     def stash_table(self) -> DataFrame | None:
         """Give what lies in the consumer's table of problems, as `parked` gives what lies in topics."""

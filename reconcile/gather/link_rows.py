@@ -24,6 +24,10 @@ _AT_ONCE = 5000
 class LinkRows(Protocol):
     """One side of a link, at the instant of its fence."""
 
+    @property
+    def form(self) -> Layout[CanonicalType]:
+        """What the columns are compared as."""
+
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
         """Give all rows, or those in some buckets."""
 
@@ -38,6 +42,11 @@ class PostgresRows:
     store: PostgresStore
     session: StoreSession
     reading: Reading
+
+    @property
+    def form(self) -> Layout[CanonicalType]:
+        """What the columns are compared as."""
+        return self.reading.form
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
         """Read them with as many tasks as the table is worth."""

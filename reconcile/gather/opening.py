@@ -123,7 +123,7 @@ class _Opening:
             opened_at,
             datetime.now(UTC),
             source_fence,
-            TopicFence(self.contract.topic.cluster, topic.name, topic.id, partitions),
+            TopicFence(self.contract.topic.cluster, topic.name, topic.id, partitions, _compacted(cluster, topic.name)),
             tuple(consumers),
             tuple(self._unread),
         )
@@ -271,6 +271,14 @@ class _Link:
         if copy.session is not None:
             copy.rows = copy.session.estimate(relation(copy.consumer))
         self.group = settling.cluster.group(copy.consumer.group, settling.topic.name)
+
+
+def _compacted(cluster: Cluster, topic: str) -> bool:
+    try:
+        layout = cluster.layouts([topic])[topic]
+    except RefusedError:
+        return True  # we may not ask: then no record counts as never written because it is not there
+    return layout is not None and layout.compacted
 
 
 def _chosen(contract: Contract, only: Sequence[str]) -> dict[int, Consumer]:

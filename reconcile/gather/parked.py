@@ -25,6 +25,7 @@ from reconcile.gather.history_columns import (
     VERSION,
 )
 from reconcile.gather.history_store import HistoryStore
+from reconcile.gather.offset_columns import by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -89,55 +90,102 @@ def read(
 
 def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, main: str, log: DataFrame) -> DataFrame:
     """Give the parked records of a consumer; `log` is the history of the topic `main`."""
+    from pyspark.sql import functions as f
+
     held = [each for each in logs if any(segment.rows for segment in each.history.index.segments)]
     if not held:
         return spark.createDataFrame([], SCHEMA)
-    records = reduce(lambda left, right: left.unionByName(right), (_records(spark, each, consumer) for each in held))
-    return _identified(_origins_followed(records, main), log, main)
+    raw = reduce(lambda left, right: left.unionByName(right), (_raw(spark, each) for each in held))
+    records = _parsed(raw, consumer).persist()
+    elsewhere = f.col("origin_topic").isin(*(each.topic.topic for each in held))
+    followed = records if records.where(elsewhere).isEmpty() else _origins_followed(records, main)
+    return _identified(followed, log, main)
 
 
-def _records(spark: SparkSession, log: FailureLog, consumer: Consumer) -> DataFrame:
-    from pyspark.sql import Window
+def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
+    """Give a topic's records up to its end, with how far the group that reads them has come."""
     from pyspark.sql import functions as f
 
     name = log.topic.topic
-    below = _by_partition(log.ends)
-    committed = _by_partition({p: at for p, at in log.committed.items() if at is not None})
-    origin = _origin(consumer.failure.dialect)(f.col(HEADERS))
     own_id = f.concat(f.lit(f"{name}-"), f.col(PARTITION), f.lit("@"), f.col(OFFSET))
-    records = (
-        log.history.records(spark)
-        .where(f.col(OFFSET) < below)
-        .withColumn("_origin", origin)
-        .withColumn("_foreign", f.col("_origin.group") != consumer.group)
-        .where(~f.coalesce(f.col("_foreign"), f.lit(False)))
-    )
-    # A null value without an origin says that what was parked under its key is done with.
-    settles = f.col(TOMBSTONE) & f.col("_origin").isNull()
-    of_key = Window.partitionBy(KEY, PARTITION)
-    settled_at = f.when(f.col(KEY).isNotNull(), f.max(f.when(settles, f.col(OFFSET))).over(of_key))
-    resolved = f.when(f.col(OFFSET) < committed, f.lit(f"{log.group} has committed past it")).when(
-        f.col(OFFSET) < f.col("_settled_at"), f.lit("a tombstone followed it")
-    )
     return (
-        records.withColumn("_settled_at", settled_at)
-        .where(~settles)
+        log.history.records(spark)
+        .where(f.col(OFFSET) < by_partition(log.ends))
         .select(
             f.lit(log.kind).alias("kind"),
             f.lit(name).alias("topic"),
+            f.lit(log.group).alias("_group"),
+            by_partition(log.committed).alias("_committed"),
             f.col(PARTITION).alias("partition"),
             f.col(OFFSET).alias("offset"),
             f.col(TIMESTAMP).alias("at"),
             f.col(ID).alias("id"),
+            f.col(KEY).alias("_key"),
+            f.when(f.col(EVENT_ID) != own_id, f.col(EVENT_ID)).alias("event_id"),
+            f.col(VERSION).alias("version"),
+            f.col(TOMBSTONE).alias("_tombstone"),
+            f.col(HEADERS).alias("_headers"),
+        )
+    )
+
+
+def _parsed(raw: DataFrame, consumer: Consumer) -> DataFrame:
+    """Read where each record came from, and whether it is done with."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    read = raw.withColumn("_origin", _origin(consumer.failure.dialect)(f.col("_headers")))
+    ours = read.where(f.coalesce(f.col("_origin.group") == consumer.group, f.lit(True)))
+    # A null value without an origin says that what was parked under its key is done with.
+    settles = f.col("_tombstone") & f.col("_origin").isNull()
+    of_key = Window.partitionBy("topic", "partition", "_key")
+    settled_at = f.when(f.col("_key").isNotNull(), f.max(f.when(settles, f.col("offset"))).over(of_key))
+    resolved = f.when(f.col("offset") < f.col("_committed"), committed_past(f.col("_group"))).when(
+        f.col("offset") < f.col("_settled_at"), f.lit("a tombstone followed it")
+    )
+    return (
+        ours.withColumn("_settled_at", settled_at)
+        .where(~settles)
+        .select(
+            "kind",
+            "topic",
+            "partition",
+            "offset",
+            "at",
+            "id",
             f.col("_origin.topic").alias("origin_topic"),
             f.col("_origin.partition").alias("origin_partition"),
             f.col("_origin.offset").alias("origin_offset"),
-            f.when(f.col(EVENT_ID) != own_id, f.col(EVENT_ID)).alias("event_id"),
-            f.col(VERSION).alias("version"),
+            "event_id",
+            "version",
             resolved.alias("resolved"),
             f.col("_origin.error").alias("error"),
         )
     )
+
+
+def committed_past(group: Column) -> Column:
+    """Say that a group has committed past a record."""
+    from pyspark.sql import functions as f
+
+    return f.concat(group, f.lit(" has committed past it"))
+
+
+def resolved_since(records: DataFrame, cluster: Cluster, consumer: Consumer) -> DataFrame:
+    """Give parked records with what the groups that read them have committed past since."""
+    from pyspark.sql import functions as f
+
+    resolved = f.col("resolved")
+    for _, topic in failure_topics(consumer):
+        try:
+            standing = cluster.topic(topic.topic)
+        except TopicMissingError:
+            continue
+        group = topic.group or consumer.group
+        committed = cluster.committed(group, topic.topic, standing.partitions)
+        past = (f.col("topic") == topic.topic) & (f.col("offset") < by_partition(committed))
+        resolved = f.coalesce(resolved, f.when(past, committed_past(f.lit(group))))
+    return records.withColumn("resolved", resolved)
 
 
 def _origins_followed(records: DataFrame, main: str) -> DataFrame:
@@ -204,12 +252,3 @@ def _origin(name: str) -> Any:
         return found.topic, found.partition, found.offset, found.group, found.error_class, found.pointer
 
     return f.udf(read_origin, _ORIGIN, useArrow=True)
-
-
-def _by_partition(offsets: Mapping[int, int]) -> Column:
-    from pyspark.sql import functions as f
-
-    if not offsets:
-        return f.lit(None).cast("bigint")
-    pairs = [each for pair in sorted(offsets.items()) for each in (f.lit(pair[0]), f.lit(pair[1]).cast("bigint"))]
-    return f.try_element_at(f.create_map(*pairs), f.col(PARTITION))

@@ -40,7 +40,7 @@ _READABLE = "_readable"
 
 @dataclass(frozen=True)
 class Derivation:
-    """All that decides which columns a record gives; two contracts for which it is equal share a history."""
+    """All that decides which records a history has, and which columns; contracts for which it is equal share one."""
 
     value_format: str
     key_type: str
@@ -50,9 +50,17 @@ class Derivation:
     correlation_id: str | None = None
     all_headers: bool = False
     avro: AvroSchema | None = None
+    isolation: str = "read_committed"
 
     @classmethod
-    def of(cls, topic: Topic, *, all_headers: bool = False, avro: AvroSchema | None = None) -> Derivation:
+    def of(
+        cls,
+        topic: Topic,
+        *,
+        all_headers: bool = False,
+        avro: AvroSchema | None = None,
+        isolation: str = "read_committed",
+    ) -> Derivation:
         """Take it from a contract."""
         return cls(
             value_format=topic.format,
@@ -63,6 +71,7 @@ class Derivation:
             correlation_id=topic.correlation_id,
             all_headers=all_headers,
             avro=avro,
+            isolation=isolation,
         )
 
     @property

@@ -109,7 +109,8 @@ class _Gathering:
                 "buckets": differing.count,
                 "differing": len(differing.buckets),
             }
-        self.links[consumer.name] = {"link": link, **told}
+        form = [{"kind": each.kind, "element": each.element} for each in reader.rows[1].form.fields]
+        self.links[consumer.name] = {"link": link, "consumer": consumer.name, **told, "form": form}
 
     def _evidence(self, history: History) -> None:
         """Read what lies in the failure topics: the log first, then what was parked of it."""
@@ -178,6 +179,12 @@ def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
     with closing(Cluster(contract.topic.cluster, connection.resolve())) as cluster:
         logs = parked.read(job.spark, contract, consumer, cluster, connection, job.workspace.histories, avro(job))
     return parked.parked(job.spark, logs, consumer, contract.topic.name, history.records(job.spark))
+
+
+def resolved_since(job: Job, consumer: Consumer, records: DataFrame) -> DataFrame:
+    """Give parked records of a consumer with what was committed past since they were read."""
+    with closing(Cluster(job.contract.topic.cluster, cluster_connection(job).resolve())) as cluster:
+        return parked.resolved_since(records, cluster, consumer)
 
 
 def cluster_connection(job: Job) -> ClusterConnection:

@@ -1,0 +1,128 @@
+"""What the records of the log say of the compared fields: the contract's `event` expressions, in canonical form."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from reconcile.contract import Consumer, Topic
+from reconcile.contract_terms import TOMBSTONE
+from reconcile.domain import mapping
+from reconcile.domain.canonical import CanonicalType
+from reconcile.gather import canonical_columns, json_objects
+from reconcile.gather.history_columns import (
+    DELETES,
+    EVENT_ID,
+    ID,
+    KEY,
+    OFFSET,
+    PARTITION,
+    READABLE,
+    TIMESTAMP,
+    TYPE,
+    VALUE,
+    VERSION,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TELLS = "tells"
+"""For each field whether the record tells of it."""
+VALUES = "values"
+"""For each field its canonical text."""
+BAD = "bad"
+"""For each field whether its value is there and cannot be read."""
+
+_OBJECT = "_object"
+_ANSI = "spark.sql.ansi.enabled"
+_CASTS = re.compile(r"::|\b(cast|date|timestamp|int|bigint|double|decimal|float|boolean|to_\w+)\s*\(", re.IGNORECASE)
+_only_one = threading.Lock()
+
+
+def told(
+    spark: SparkSession, records: DataFrame, topic: Topic, consumer: Consumer, form: Sequence[CanonicalType]
+) -> DataFrame:
+    """Give the records of a history with what they tell of a consumer's fields."""
+    from pyspark.sql import functions as f
+
+    expressions = {number: field.event for number, field in enumerate(consumer.fields) if field.event is not None}
+    delete = None if topic.delete == TOMBSTONE else topic.delete
+    wanted = [path for text in (*expressions.values(), *([delete] if delete else [])) for path in mapping.paths(text)]
+    parsed, at = json_objects.with_paths(records, VALUE, wanted, _OBJECT)
+    names = {path: f"_path_{number}" for number, path in enumerate(dict.fromkeys(wanted))}
+    with_paths = parsed.withColumns({names[path]: at[path] for path in names})
+    with _lenient(spark):
+        evaluated = {f"_field_{n}": f.expr(mapping.with_names(text, names)) for n, text in expressions.items()}
+        if delete:
+            evaluated["_delete"] = f.expr(f"coalesce((\n{mapping.with_names(delete, names)}\n), false)")
+        with_values = with_paths.withColumns(evaluated) if evaluated else with_paths
+        texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in expressions}
+        deletes = f.col(DELETES) | f.col("_delete") if delete else f.col(DELETES)
+        no = f.lit(False)
+        tells: list[Column] = []
+        values: list[Column] = []
+        bad: list[Column] = []
+        for number in range(len(consumer.fields)):
+            text = texts.get(number)
+            if text is None:
+                tells, values, bad = [*tells, no], [*values, f.lit(None).cast("string")], [*bad, no]
+                continue
+            paths = mapping.paths(expressions[number] or "")
+            there = [f.col(names[path]).isNotNull() for path in paths]
+            unreadable = _all(there) & text.isNull()
+            if _CASTS.search(expressions[number] or "") is None:
+                unreadable &= f.col(f"_field_{number}").isNotNull()  # NULL may be what the expression makes of it
+            tells.append(_all([_present(path) for path in paths]) if topic.state == "patch" else f.lit(True))
+            values.append(text)
+            bad.append(f.coalesce(unreadable, no))
+        return with_values.select(
+            ID,
+            KEY,
+            PARTITION,
+            OFFSET,
+            TIMESTAMP,
+            VERSION,
+            EVENT_ID,
+            TYPE,
+            READABLE,
+            deletes.alias(DELETES),
+            f.array(*tells).alias(TELLS),
+            f.array(*values).alias(VALUES),
+            f.array(*bad).alias(BAD),
+        )
+
+
+def _present(path: str) -> Column:
+    """Tell whether a path is in the record, also where it holds JSON's null."""
+    from pyspark.sql import functions as f
+
+    *above, last = mapping.steps(path)
+    parent = f.col(VALUE)
+    if above:
+        parent = f.get_json_object(parent, "$" + "".join(f"['{step}']" for step in above))
+    return f.coalesce(f.array_contains(f.json_object_keys(parent), f.lit(last)), f.lit(False))
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    from functools import reduce
+
+    return reduce(lambda left, right: left & right, conditions)
+
+
+@contextmanager
+def _lenient(spark: SparkSession) -> Iterator[None]:
+    """Let a cast that cannot be done give NULL: one record that breaks its schema must not end the run.
+
+    Spark settles this when an expression is analysed, so the setting is needed no longer than that.
+    """
+    with _only_one:
+        before = spark.conf.get(_ANSI)
+        spark.conf.set(_ANSI, "false")
+        try:
+            yield
+        finally:
+            spark.conf.set(_ANSI, str(before))

@@ -1,0 +1,92 @@
+"""What all aggregates of a link share, taken from the contract, both fences and the log's history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from reconcile.contract import Consumer, Contract
+from reconcile.domain.canonical import CanonicalType
+from reconcile.domain.case import FieldRule, Link, Place
+from reconcile.gather.fence import ConsumerFence, Fence
+from reconcile.gather.history_index import Index
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def field_rules(consumer: Consumer, form: Sequence[CanonicalType]) -> tuple[FieldRule, ...]:
+    """Give how each field is compared."""
+    return tuple(
+        FieldRule(field.name, to.kind, field.apply == "add", field.tolerance, field.event is not None)
+        for field, to in zip(consumer.fields, form, strict=True)
+    )
+
+
+def link_facts(
+    contract: Contract,
+    consumer: Consumer,
+    rules: tuple[FieldRule, ...],
+    before: Fence,
+    now: Fence,
+    index: Index,
+    *,
+    dense_versions: bool,
+    compacted: bool,
+    ledger: DataFrame | None,
+) -> Link:
+    """Put them together; `before` is the fence of the first reading, `now` that of the second."""
+    begins, since = ledger_reach(ledger)
+    return Link(
+        name=contract.link(consumer),
+        topic=contract.topic.name,
+        fields=rules,
+        places=_places(before, before.consumer(consumer.name), now, index),
+        patch=contract.topic.state == "patch",
+        records=consumer.semantics == "records",
+        event_versions=contract.topic.version is not None,
+        source_versions=contract.source.version is not None,
+        copy_versions=consumer.version is not None,
+        dense_versions=dense_versions,
+        guarded=consumer.guard != "none",
+        compacted=compacted,
+        ledger=consumer.failure.ledger is not None,
+        ledger_begins=begins,
+        ledger_since=since,
+    )
+
+
+def _places(before: Fence, group: ConsumerFence, now: Fence, index: Index) -> dict[int, Place]:
+    settled = {place.partition: place.log_end for place in before.topic.partitions}
+    committed = {place.partition: place.committed_before for place in group.places}
+    places = {}
+    for each in now.topic.partitions:
+        held, missing = index.held(each.partition), index.missing(each.partition)
+        # What is held may have a hole in it: only from its end on nothing is missing.
+        begin = missing[-1][1] if missing else held[0][0] if held else each.begin
+        places[each.partition] = Place(
+            begin=begin,
+            settled_end=settled.get(each.partition, 0),
+            log_end=each.log_end,
+            committed=committed.get(each.partition),
+        )
+    return places
+
+
+def ledger_reach(ledger: DataFrame | None) -> tuple[dict[int, int] | None, datetime | None]:
+    """Tell from where on the ledger knows: what stands before its first entry may have been cleaned away."""
+    from pyspark.sql import functions as f
+
+    if ledger is None:
+        return None, None
+    found = ledger.groupBy("partition").agg(
+        f.min("offset").alias("begin"), f.unix_micros(f.min("at")).alias("since"), f.count("at").alias("timed")
+    )
+    rows = found.collect()
+    begins = {
+        row["partition"]: row["begin"] for row in rows if row["partition"] is not None and row["begin"] is not None
+    }
+    times = [row["since"] for row in rows if row["since"] is not None]
+    since = datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None
+    return begins or None, since

@@ -1,0 +1,226 @@
+"""The stage `audit`: what was gathered becomes findings, each confirmed by a second reading."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from reconcile.audit import compare, events, latent_candidates, link_facts
+from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined
+from reconcile.audit.columns import ID, SOURCE_FIELDS, SOURCE_VERSION
+from reconcile.audit.partitioning import Router
+from reconcile.audit.routing import infer_from_log
+from reconcile.audit.summary import Counted, summary
+from reconcile.contract import Consumer
+from reconcile.domain.canonical import CanonicalType, Kind
+from reconcile.domain.case import FieldRule, Link
+from reconcile.errors import RefusedError, UnreachableError
+from reconcile.gather import row_columns
+from reconcile.gather import stage as gathering
+from reconcile.gather.fence import from_json
+from reconcile.gather.history import History
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.opening import OpenFence, open_fence
+from reconcile.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FINDINGS = "findings"
+SUMMARY = "summary"
+
+
+def cases(consumer: str) -> str:
+    """Name the artifact with all that was read of a consumer's suspects."""
+    return f"cases.{consumer}"
+
+
+def audit(job: Job) -> None:
+    """Compare, confirm and attribute what was gathered into the run; do nothing if that was done."""
+    if job.run.done(SUMMARY, job.inputs([gathering.GATHERED])):
+        job.say("audited already")
+        return
+    job.run.discard("audit")
+    _Auditing(job).run()
+
+
+@dataclass(frozen=True)
+class _Suspected:
+    """The ids of one link that are to be looked at."""
+
+    consumer: Consumer
+    rules: tuple[FieldRule, ...]
+    rows: DataFrame
+    """`id`, `settled_version` and `settled_fields` as the source said, and whether it `differs`."""
+    counted: Counted
+    facts: Link | None = None
+    """What its cases share; None as long as they have not been read."""
+
+
+class _Auditing:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.gathered: dict[str, Any] = job.run.json(gathering.GATHERED)
+        self.inputs = job.inputs([gathering.GATHERED])
+        self.before = from_json(json.dumps(job.run.json(gathering.FENCE)))
+        self.links: dict[str, dict[str, Any]] = {each["consumer"]: each for each in self.gathered["links"]}
+        self.unread: dict[str, str] = {each["link"]: each["message"] for each in self.gathered["unread"]}
+
+    def run(self) -> None:
+        job = self.job
+        history = gathering.log_history(job, self.before)
+        self.log = history.records(job.spark, job.ids)
+        inferred = infer_from_log(history.records(job.spark), history.index, job.contract.topic)
+        self.router = Router.of(inferred, history.index.partitions)
+        self.shape = latent_candidates.shape(self.log, self.router, job.contract.topic.ignore_types)
+        suspected = [self._suspected(each) for each in job.links if each.name in self.links]
+        read = self._read_again([each for each in suspected if each.counted.suspects])
+        frames = [self._findings(each) for each in read]
+        found = reduce(lambda left, right: left.unionByName(right), frames, job.spark.createDataFrame([], SCHEMA))
+        complete = not self.unread
+        notes = [f"{link}: {message}" for link, message in sorted(self.unread.items())]
+        ordered = found.orderBy("link", "aggregate_id")
+        job.run.publish_parquet(FINDINGS, ordered, self.inputs, stage="audit", complete=complete, notes=notes)
+        told = summary(
+            job.contract,
+            self.before,
+            {job.contract.link(each.consumer): each.counted for each in suspected},
+            job.run.parquet(FINDINGS, job.spark),
+            self.unread,
+        )
+        job.run.publish_json(SUMMARY, told, self.inputs, stage="audit", complete=complete, notes=notes)
+
+    def _suspected(self, consumer: Consumer) -> _Suspected:
+        """Compare what was gathered, and add what agrees and may break."""
+        from pyspark.sql import functions as f
+
+        job, name, link = self.job, consumer.name, self.links[consumer.name]
+        job.say(f"{link['link']}: comparing")
+        form = [CanonicalType(Kind(each["kind"]), each["element"] and Kind(each["element"])) for each in link["form"]]
+        rules = link_facts.field_rules(consumer, form)
+        source = job.run.parquet(gathering.source_rows(name), job.spark)
+        copy = job.run.parquet(gathering.copy_rows(name), job.spark)
+        differing = compare.differences(source, copy, rules).select(
+            ID,
+            f.col(SOURCE_VERSION).alias("settled_version"),
+            f.col(SOURCE_FIELDS).alias("settled_fields"),
+            f.lit(True).alias("differs"),
+        )
+        settled = source.select(
+            f.col(row_columns.ID).alias(ID),
+            f.col(row_columns.VERSION).alias("settled_version"),
+            f.array(*(f.col(row_columns.field(number)) for number in range(len(rules)))).alias("settled_fields"),
+        ).dropDuplicates([ID])
+        agreeing = self._candidates(consumer).join(differing.select(ID), ID, "left_anti")
+        latent = agreeing.join(settled, ID, "left").withColumn("differs", f.lit(False))
+        rows = self._kept(f"suspects.{name}", differing.unionByName(latent.select(*differing.columns)))
+        told = rows.agg(
+            f.count(f.lit(1)).alias("suspects"),
+            f.count_if("differs").alias("differing"),
+            f.count_if(f.col("differs") & f.col("settled_fields").isNull()).alias("orphans"),
+        ).collect()[0]
+        compared = link["source_rows"] + told["orphans"]
+        return _Suspected(consumer, rules, rows, Counted(compared, told["suspects"], told["differing"]))
+
+    def _candidates(self, consumer: Consumer) -> DataFrame:
+        job = self.job
+        if job.ids is not None:
+            return job.spark.createDataFrame([(each,) for each in sorted(set(job.ids))], f"{ID} string")
+        entries = self._ledger(consumer)
+        begins, _ = link_facts.ledger_reach(entries)
+        return latent_candidates.candidates(
+            self.shape,
+            self.log,
+            job.run.parquet(gathering.parked_records(consumer.name), job.spark),
+            entries,
+            {place.partition: place.committed_before for place in self.before.consumer(consumer.name).places},
+            begins,
+            job.contract.topic.ignore_types,
+        )
+
+    def _read_again(self, suspected: list[_Suspected]) -> list[_Suspected]:
+        """Read the suspects again from both stores, after the time that what is in flight may take."""
+        job = self.job
+        if not suspected:
+            return []
+        self._wait(suspected)
+        job.say(f"reading {sum(each.counted.suspects for each in suspected):,} suspects again")
+        names, read = [each.consumer.name for each in suspected], []
+        with open_fence(job.contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
+            self.unread |= {each.link: each.message for each in opened.fence.unread}
+            history = gathering.log_history(job, opened.fence)
+            for each in suspected:
+                if each.consumer.name in opened.consumers:
+                    try:
+                        read.append(self._cases(opened, each, history))
+                    except (UnreachableError, RefusedError) as error:
+                        opened.require_source_alive()
+                        self.unread[job.contract.link(each.consumer)] = str(error)
+            opened.require_alive()
+        return read
+
+    def _cases(self, opened: OpenFence, suspected: _Suspected, history: History) -> _Suspected:
+        job, consumer = self.job, suspected.consumer
+        contract, name = job.contract, consumer.name
+        reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
+        asked = suspected.rows.withColumnRenamed(ID, row_columns.ID)
+        with reader.reading():
+            source, copy = reader.rows
+            records = history.records(job.spark, suspected.rows.where(f"{ID} is not null"))
+            told = events.told(job.spark, records, contract.topic, consumer, copy.form.fields).persist()
+            known = job.run.parquet(gathering.parked_records(name), job.spark).join(
+                suspected.rows.select(ID), ID, "left_semi"
+            )
+            readings = Readings(
+                suspects=suspected.rows,
+                source=source.among(asked),
+                copy=copy.among(asked),
+                events=told,
+                parked=gathering.resolved_since(job, consumer, known),
+                ledger=reader.ledger_of(told),
+                outbox=reader.outbox(),
+            )
+            self._kept(cases(name), joined(readings))
+            told.unpersist()
+        facts = link_facts.link_facts(
+            contract,
+            consumer,
+            suspected.rules,
+            self.before,
+            opened.fence,
+            history.index,
+            dense_versions=self.shape.dense_versions,
+            compacted=opened.fence.topic.compacted,
+            ledger=self._ledger(consumer),
+        )
+        return replace(suspected, facts=facts)
+
+    def _findings(self, suspected: _Suspected) -> DataFrame:
+        job, consumer = self.job, suspected.consumer
+        assert suspected.facts is not None
+        sensitive = frozenset(field.name for field in consumer.fields if field.sensitive)
+        ignored = frozenset(job.contract.topic.ignore_types)
+        key_type = job.contract.topic.key.type
+        attributing = Attributing(suspected.facts, self.router, ignored, sensitive, job.run.id, key_type)
+        return attributing.findings(job.run.parquet(cases(consumer.name), job.spark))
+
+    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
+        """Keep what was read: the stores move on."""
+        self.job.run.publish_parquet(name, frame, self.inputs, stage="audit")
+        return self.job.run.parquet(name, self.job.spark)
+
+    def _wait(self, suspected: list[_Suspected]) -> None:
+        """Give what is in flight the time that the contract grants it."""
+        longest = max(each.consumer.settle.confirm_after for each in suspected)
+        left = (self.before.closed_at + longest - datetime.now(UTC)).total_seconds()
+        if left > 0:
+            self.job.say(f"waiting {left:.0f} s for what is in flight")
+            time.sleep(left)
+
+    def _ledger(self, consumer: Consumer) -> DataFrame | None:
+        name = gathering.ledger(consumer.name)
+        return self.job.run.parquet(name, self.job.spark) if self.job.run.find(name) else None

@@ -1,0 +1,225 @@
+"""What a log says of its own order: where ids stand, whether versions grow, and what can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from reconcile.audit.partitioning import Inference, Router
+from reconcile.audit.routing import ROUTED_BY, ROUTING, infer_from_log, with_routing
+from reconcile.domain.case import Routing
+from reconcile.gather.history_columns import (
+    DELETES,
+    ID,
+    KEY,
+    OFFSET,
+    PARTITION,
+    READABLE,
+    TIMESTAMP,
+    TOMBSTONE,
+    TYPE,
+    VALUE,
+    VERSION,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from reconcile.contract import Topic
+    from reconcile.gather.history_index import Growth, Index
+
+MOST_TYPES = 100
+"""So many types of events are looked at, the most frequent first."""
+_SHAPES_FROM = 100_000  # so many records, spread over the log, tell which fields events carry
+
+
+@dataclass(frozen=True)
+class TypeFacts:
+    """What the log holds of one type of events."""
+
+    name: str | None
+    records: int
+    unreadable: int = 0
+    """Values that cannot be read."""
+    unversioned: int = 0
+    """Readable ones without the version that the contract asks for."""
+    always: frozenset[str] = frozenset()
+    """The fields that each of its values has."""
+    ever: frozenset[str] = frozenset()
+    """The fields that some of its values have."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the ids of a log stand."""
+
+    ids: int = 0
+    spread: int = 0
+    """Ids whose records stand in several partitions."""
+    grown: int = 0
+    """Those of them that growth alone explains."""
+    stray: int = 0
+    """Ids with a record in a wrong partition."""
+    stray_last: int = 0
+    """Those of them whose newest record is in a wrong partition."""
+    stray_at: datetime | None = None
+    """The time of the newest record in a wrong partition."""
+    routed_by: Mapping[str, int] = field(default_factory=dict)
+    """What explains wrong partitions, and for how many ids; '' for what nothing explains."""
+
+
+@dataclass(frozen=True)
+class Inversions:
+    """Records whose version is below that of an earlier record of the id in the same partition."""
+
+    ids: int = 0
+    records: int = 0
+    last_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What the log history tells."""
+
+    inference: Inference
+    records: int = 0
+    newest_at: datetime | None = None
+    null_keys: int = 0
+    unreadable_keys: int = 0
+    gaps: int = 0
+    """Offsets without a record: markers of transactions, aborted records, compacted ones."""
+    growth: tuple[Growth, ...] = ()
+    types: tuple[TypeFacts, ...] = ()
+    placement: Placement = Placement()
+    inversions: Inversions | None = None
+    """None where the topic has no versions."""
+
+
+def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
+    """Read them off a log history's records."""
+    inference = infer_from_log(records, index, topic)
+    router = Router.of(inference, index.partitions)
+    segments = index.segments
+    held = sum(end - start for partition in _partitions(index) for start, end in index.held(partition))
+    rows = sum(segment.rows for segment in segments)
+    return LogFacts(
+        inference=inference,
+        records=rows,
+        newest_at=max((segment.latest for segment in segments if segment.latest), default=None),
+        null_keys=sum(segment.null_keys for segment in segments),
+        unreadable_keys=sum(segment.unreadable_keys for segment in segments),
+        gaps=max(0, held - rows),
+        growth=index.partitions,
+        types=_types(records, topic, rows) if rows else (),
+        placement=_placement(records, router) if rows else Placement(),
+        inversions=_inversions(records, topic) if rows and topic.version else None,
+    )
+
+
+def _partitions(index: Index) -> set[int]:
+    return {partition for segment in index.segments for partition in segment.partitions}
+
+
+def _placement(records: DataFrame, router: Router) -> Placement:
+    from pyspark.sql import functions as f
+
+    # A home depends on the key alone, and what excuses a record excuses older ones: the newest of each place tells.
+    newest = (
+        records.where(f.col(ID).isNotNull())
+        .groupBy(ID, KEY, PARTITION)
+        .agg(f.max(OFFSET).alias(OFFSET), f.max_by(TIMESTAMP, OFFSET).alias(TIMESTAMP))
+    )
+    routed = with_routing(newest, router)
+    wrong = f.col(ROUTING) == Routing.WRONG.value
+    each = routed.groupBy(ID).agg(
+        (f.count_distinct(PARTITION) > 1).alias("spread"),
+        f.max(wrong).alias("stray"),
+        f.max(f.col(ROUTING) == Routing.UNKNOWN.value).alias("unknown"),
+        f.max_by(wrong, f.struct(TIMESTAMP, OFFSET)).alias("stray_last"),
+        f.max(f.when(wrong, f.col(TIMESTAMP))).alias("stray_at"),
+    )
+    spread, stray = f.col("spread"), f.col("stray")
+    row = each.agg(
+        f.count(f.lit(1)).alias("ids"),
+        f.count_if(spread).alias("spread"),
+        f.count_if(spread & ~stray & ~f.col("unknown")).alias("grown"),
+        f.count_if(stray).alias("stray"),
+        f.count_if("stray_last").alias("stray_last"),
+        _instant("stray_at"),
+    ).collect()[0]
+    routed_by: dict[str, int] = {}
+    if row["stray"]:
+        told = routed.where(wrong).groupBy(f.coalesce(ROUTED_BY, f.lit("")).alias(ROUTED_BY))
+        counted = told.agg(f.count_distinct(ID).alias("ids")).orderBy(f.desc("ids"), ROUTED_BY)
+        routed_by = {each[ROUTED_BY]: each["ids"] for each in counted.collect()}
+    counts = {name: int(row[name]) for name in ("ids", "spread", "grown", "stray", "stray_last")}
+    return Placement(**counts, stray_at=_utc(row["stray_at"]), routed_by=routed_by)
+
+
+def _inversions(records: DataFrame, topic: Topic) -> Inversions:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    here = Window.partitionBy(ID, PARTITION).orderBy(OFFSET)
+    ignored = f.coalesce(f.col(TYPE).isin(*topic.ignore_types), f.lit(False))
+    told = records.where(f.col(ID).isNotNull() & ~ignored).select(
+        ID, PARTITION, OFFSET, TIMESTAMP, f.col(VERSION).try_cast("decimal(38,0)").alias("number"), DELETES
+    )
+    # An aggregate that is made anew may count from one again.
+    lives = told.withColumn("life", f.count_if(DELETES).over(here.rowsBetween(Window.unboundedPreceding, -1)))
+    before = Window.partitionBy(ID, PARTITION, "life").orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
+    row = (
+        lives.withColumn("before", f.max("number").over(before))
+        .where(f.col("number") < f.col("before"))
+        .agg(f.count_distinct(ID).alias("ids"), f.count(f.lit(1)).alias("records"), _instant(TIMESTAMP))
+    ).collect()[0]
+    return Inversions(row["ids"], row["records"], _utc(row[TIMESTAMP]))
+
+
+def _types(records: DataFrame, topic: Topic, rows: int) -> tuple[TypeFacts, ...]:
+    from pyspark.sql import functions as f
+
+    versioned = f.lit(topic.version is not None) & ~f.coalesce(f.col(TYPE).isin(*topic.ignore_types), f.lit(False))
+    counted = (
+        records.groupBy(TYPE)
+        .agg(
+            f.count(f.lit(1)).alias("records"),
+            f.count_if(~f.col(READABLE)).alias("unreadable"),
+            f.count_if(versioned & f.col(READABLE) & ~f.col(TOMBSTONE) & f.col(VERSION).isNull()).alias("unversioned"),
+        )
+        .orderBy(f.desc("records"), TYPE)
+        .limit(MOST_TYPES)
+    )
+    sampled = f.pmod(f.xxhash64(PARTITION, OFFSET), f.lit(-(-rows // _SHAPES_FROM))) == 0
+    fields = f.array_sort(f.json_object_keys(VALUE))
+    shapes = (
+        records.where(f.col(VALUE).isNotNull() & sampled)
+        .select(TYPE, fields.alias("fields"))
+        .groupBy(TYPE)
+        .agg(f.collect_set("fields").alias("shapes"))
+    )
+    found = {row[TYPE]: [frozenset(shape) for shape in row["shapes"]] for row in shapes.collect()}
+    return tuple(
+        TypeFacts(
+            name=row[TYPE],
+            records=row["records"],
+            unreadable=row["unreadable"],
+            unversioned=row["unversioned"],
+            always=frozenset.intersection(*seen) if (seen := found.get(row[TYPE], [])) else frozenset(),
+            ever=frozenset().union(*seen),
+        )
+        for row in counted.collect()
+    )
+
+
+def _instant(column: str) -> Column:
+    """Give the newest time as microseconds, which no time zone of the driver's changes."""
+    from pyspark.sql import functions as f
+
+    return f.unix_micros(f.max(column)).alias(column)
+
+
+def _utc(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)

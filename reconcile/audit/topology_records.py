@@ -1,0 +1,211 @@
+"""Checks of the log's records: schemas, keys, partitions, versions, growth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import combinations
+
+from reconcile.audit.partitioning import Inference
+from reconcile.audit.topology_check import Check, Facts, Rule, counted, listed
+from reconcile.audit.topology_log import MOST_TYPES, TypeFacts
+
+RECENT = timedelta(days=7)
+"""What broke the order longer ago than this before the log's newest record is past: a warning."""
+MANY = 0.01
+"""From this share on, records that cannot be used are a fault."""
+
+_SCHEMA = Rule(
+    "T-A1", ("A1",), "One schema for all events", "a record that breaks the schema is lost to every copy of its id"
+)
+_KEYS = Rule("T-A2-keys", ("A2",), "Keys that name an aggregate", "an event without a readable key belongs to nobody")
+_PARTITIONER = Rule(
+    "T-A2-partitioner",
+    ("A2",),
+    "One partitioner explains the log",
+    "a producer with another partitioner breaks the order of events, and a correction needs to know where ids belong",
+)
+_SPREAD = Rule(
+    "T-A2", ("A2",), "Each id in one partition", "order holds inside a partition only; in two, a late event may win"
+)
+_VERSIONS = Rule(
+    "T-C4",
+    ("C4",),
+    "Versions grow inside a partition",
+    "an older event that stands behind a newer one overwrites it in every copy without a guard",
+)
+_GROWTH = Rule(
+    "T-D3", ("D3",), "The partition count stays", "new partitions move ids, and nothing that was written moves along"
+)
+
+
+def schemas(facts: Facts) -> Iterator[Check]:
+    """Compare the fields of the types of events, and count what cannot be read."""
+    types = [each for each in facts.log.types if each.name not in facts.contract.topic.ignore_types]
+    bad = sum(each.unreadable + each.unversioned for each in types)
+    total = sum(each.records for each in types)
+    if not total:
+        yield _SCHEMA.ok(facts.topic, "no record yet")
+        return
+    if bad:
+        unreadable, unversioned = (sum(getattr(each, n) for each in types) for n in ("unreadable", "unversioned"))
+        parts = [f"{unreadable:,} cannot be read"] * bool(unreadable)
+        parts += [f"{unversioned:,} have no version at {facts.contract.topic.version}"] * bool(unversioned)
+        found = f"of {counted(total, 'record')} {' and '.join(parts)}"
+        todo = "mend the producer, and let the next run of reconcile correct the ids: it names each of them"
+        severe = bad >= MANY * total
+        yield (_SCHEMA.fault if severe else _SCHEMA.warning)(facts.topic, found, todo)
+        return
+    told = _differing([each for each in types if each.ever]) if facts.contract.topic.state == "full" else ""
+    if told:
+        todo = "give each schema a topic of its own, or name the types without state in topic.ignore_types"
+        yield _SCHEMA.warning(facts.topic, told, todo)
+        return
+    kinds = f"{counted(len(types), 'type')} of events" if len(types) < MOST_TYPES else f"{MOST_TYPES} types and more"
+    yield _SCHEMA.ok(facts.topic, f"{counted(total, 'record')} of {kinds}, all readable")
+
+
+def keys(facts: Facts) -> Iterator[Check]:
+    """Count keys that are null or unreadable."""
+    log = facts.log
+    bad = log.null_keys + log.unreadable_keys
+    if not bad:
+        yield _KEYS.ok(facts.topic, "every key can be read")
+        return
+    found = f"of {counted(log.records, 'record')} {log.null_keys:,} have no key and {log.unreadable_keys:,} one that is"
+    found += f" not {facts.contract.topic.key.type}"
+    todo = "check topic.key.type; if it is right, let producers send the aggregate's id as key"
+    yield (_KEYS.fault if bad >= MANY * log.records else _KEYS.warning)(facts.topic, found, todo)
+
+
+def partitioner(facts: Facts) -> Iterator[Check]:
+    """Tell which partitioner explains the log, and whether the contract agrees."""
+    inference = facts.log.inference
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(inference.shares.items(), key=_most))
+    if inference.contradicted:
+        other = inference.partitioner or inference.prevailing or "otherwise"
+        found = f"the contract says {inference.declared}, and the log says {other} ({shares})"
+        todo = "write `partitioner: infer`, or let all producers use the one that the contract names"
+        yield _PARTITIONER.fault(facts.topic, found, todo)
+    elif inference.partitions == 1:
+        yield _PARTITIONER.ok(facts.topic, "there is one partition")
+    elif not inference.seen:
+        word = f"; the contract says {inference.declared}" if inference.declared else ""
+        yield _PARTITIONER.ok(facts.topic, f"no record with a key yet{word}")
+    elif not inference.candidates:
+        found = f"none explains 99 % of {counted(inference.seen, 'record')}: {shares}"
+        found += f"; {inference.prevailing} prevails, and another producer differs" if inference.prevailing else ""
+        todo = "find the producers that differ (librdkafka defaults to crc32, Java to murmur2, Sarama to fnv1a) and let"
+        todo += " them agree; until the log shows one, name the right one in topic.partitioner"
+        yield _PARTITIONER.warning(facts.topic, found, todo)
+    else:
+        yield _PARTITIONER.ok(facts.topic, _told(inference))
+
+
+def spread(facts: Facts) -> Iterator[Check]:
+    """Tell how many ids stand in several partitions, and what put them there."""
+    placement = facts.log.placement
+    unknown = max(0, placement.spread - placement.grown - placement.stray)
+    if not placement.spread and not placement.stray:
+        yield _SPREAD.ok(facts.topic, f"{counted(placement.ids, 'id')}, each in its partition")
+        return
+    ids = counted(placement.ids, "id")
+    found = f"of {ids} {placement.spread:,} stand in several partitions"
+    parts = [f"{placement.grown:,} by growth"] * bool(placement.grown)
+    if placement.stray:
+        by = [f"{name or 'nothing known'} explains {number:,}" for name, number in placement.routed_by.items()]
+        parts.append(f"{placement.stray:,} stand where the topic's partitioner does not put them ({', '.join(by)})")
+    parts += [f"{unknown:,} for no known reason"] * bool(unknown)
+    found += f": {'; '.join(parts)}"
+    if placement.stray:
+        past = not placement.stray_last and not _recent(placement.stray_at, facts.log.newest_at)
+        when = f"; the last record of that kind is of {_day(placement.stray_at)}"
+        todo = "set `partitioner` alike in all producers (librdkafka: murmur2_random); `reconcile run` names the ids"
+        yield (_SPREAD.warning if past else _SPREAD.fault)(facts.topic, found + when, todo)
+    elif unknown:
+        todo = "find out which producers write here and set one partitioner for all; see T-A2-partitioner"
+        yield _SPREAD.fault(facts.topic, found, todo)
+    else:
+        yield _SPREAD.ok(facts.topic, found, "see T-D3")
+
+
+def versions(facts: Facts) -> Iterator[Check]:
+    """Look for versions that go down inside a partition."""
+    inversions = facts.log.inversions
+    if not facts.log.records:
+        yield _VERSIONS.ok(facts.topic, "no record yet")
+    elif inversions is None:
+        yield _VERSIONS.ok(facts.topic, "events carry no version", "add one: it is the strongest evidence of order")
+    elif not inversions.records:
+        yield _VERSIONS.ok(facts.topic, "every version is at least the one before it")
+    else:
+        found = (
+            f"{counted(inversions.records, 'record')} of {counted(inversions.ids, 'id')} stand behind a newer version"
+        )
+        found += f", the last one of {_day(inversions.last_at)}"
+        todo = (
+            "set enable.idempotence=true in producers (or one request in flight), keep outbox relays to one writer for"
+        )
+        todo += " each id, and never redrive an old event into the main topic"
+        recent = _recent(inversions.last_at, facts.log.newest_at)
+        yield (_VERSIONS.fault if recent else _VERSIONS.warning)(facts.topic, found, todo)
+
+
+def growth(facts: Facts) -> Iterator[Check]:
+    """Tell whether the topic grew, and whether what was written before has been consumed."""
+    seen, log = facts.log.growth, facts.log
+    counts = [each.count for each in seen]
+    if log.inference.former is not None:
+        counts.insert(0, log.inference.former)
+    if len(counts) < 2:
+        yield _GROWTH.ok(
+            facts.topic, f"{counted(counts[-1] if counts else len(facts.fence.topic.partitions), 'partition')}"
+        )
+        return
+    steps = " to ".join(map(str, counts))
+    found = f"grew from {steps} partitions; {counted(log.placement.grown, 'id')} stand in an old and a new one"
+    waiting = []
+    if len(seen) > 1:
+        for link, _, fence in facts.fences():
+            committed = {place.partition: place.committed_before or 0 for place in fence.places}
+            if any(committed.get(partition, 0) < end for partition, end in seen[-1].after.items()):
+                waiting.append(link)
+    if waiting:
+        todo = "let the group read the old partitions to the end before it goes on with the new ones"
+        yield _GROWTH.fault(facts.topic, f"{found}; {listed(waiting)} has yet to read what was written before", todo)
+    elif log.placement.grown:
+        todo = "do not replay this topic from its beginning into a copy without a version guard; next time, make a new"
+        todo += " topic with enough partitions and move to it"
+        yield _GROWTH.warning(facts.topic, found, todo)
+    else:
+        yield _GROWTH.ok(facts.topic, found)
+
+
+def _differing(types: list[TypeFacts]) -> str:
+    for one, other in combinations(types, 2):
+        for left, right in ((one, other), (other, one)):
+            lacking = sorted(left.always - right.ever)
+            if lacking:
+                return f"every {left.name} has {listed(lacking)}, and no {right.name} has"
+    return ""
+
+
+def _told(inference: Inference) -> str:
+    if inference.partitioner is None:
+        return f"{' or '.join(inference.candidates)}: too few keys to tell them apart"
+    if inference.former is not None:
+        return f"{inference.partitioner}, over {inference.former} partitions once and {inference.partitions} now"
+    share = inference.shares.get(inference.partitioner, 0.0)
+    return f"{inference.partitioner} explains {share:.1%} of {counted(inference.seen, 'record')}"
+
+
+def _most(share: tuple[str, float]) -> float:
+    return -share[1]
+
+
+def _recent(at: datetime | None, newest: datetime | None) -> bool:
+    return at is None or newest is None or at > newest - RECENT
+
+
+def _day(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC" if at else "an unknown time"

@@ -1,0 +1,150 @@
+"""`reconcile doctor`: a contract and its topology against the live world."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.output import print_json
+from reconcile.contract import Contract, load_contract
+from reconcile.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from reconcile.audit.topology import Check, Facts
+    from reconcile.gather.fence import Fence
+
+_WIDE = 80
+_LABEL = 9
+_COLOURS = {"fault": "bold red", "warning": "yellow", "ok": "green"}
+
+
+@click.command()
+@options.contract_file
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def doctor(context: click.Context, contract: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
+    """Check CONTRACT, its topics and its groups against the live stores and cluster.
+
+    Reads only; keeps the topic's log history in the workspace, where runs find it. Exits 1 when something breaks the
+    order of events or loses them, 2 when something could not be told; warnings exit 0.
+    """
+    agreed = load_contract(contract)
+    settings = load_settings(config, workspace)
+    facts = _facts(agreed, contract, settings)
+    from reconcile.audit.topology import checked, exit_code
+
+    checks = checked(facts)
+    untold = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.untold]
+    code = exit_code(checks, untold)
+    if as_json:
+        print_json(_data(contract, facts, checks, untold, code))
+    else:
+        _show(facts, checks)
+    for each in untold:
+        click.echo(f"reconcile: {each}", err=True)
+    context.exit(code)
+
+
+def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
+    from reconcile.audit.topology import Facts
+    from reconcile.audit.topology_log import log_facts
+    from reconcile.connections import Cluster as ClusterConnection
+    from reconcile.connections import Registry
+    from reconcile.gather.avro import avro_schema
+    from reconcile.gather.cluster import Cluster
+    from reconcile.gather.history import extend
+    from reconcile.gather.opening import open_fence
+    from reconcile.gather.topology_facts import cluster_facts
+    from reconcile.spark import session
+    from reconcile.workspace import Workspace
+
+    _say("looking at stores, topic and groups")
+    with open_fence(contract, file, settings, timeout=timedelta(0)) as opened:
+        fence: Fence = opened.fence
+    topic = contract.topic
+    connection = settings.connection(topic.cluster)
+    assert isinstance(connection, ClusterConnection)  # the fence was opened with it
+    with closing(Cluster(topic.cluster, connection.resolve())) as cluster:
+        found = cluster_facts(cluster, contract)
+    registry = (
+        settings.connection(topic.value_schema.registry) if topic.value_schema and topic.value_schema.registry else None
+    )
+    avro = avro_schema(topic, file.parent, registry if isinstance(registry, Registry) else None)
+    until = {each.partition: each.log_end for each in fence.topic.partitions}
+    _say("starting Spark")
+    with session(settings, f"reconcile doctor {contract.aggregate}") as spark:
+        _say("reading the log")
+        store = Workspace(settings.workspace, spark).histories
+        history = extend(spark, topic, connection, until, store, avro=avro)
+        log = log_facts(history.records(spark), history.index, topic)
+    return Facts(contract, fence, found, log)
+
+
+def _data(file: Path, facts: Facts, checks: Sequence[Check], untold: Sequence[str], code: int) -> dict[str, Any]:
+    inference = facts.log.inference
+    return {
+        "contract": str(file),
+        "digest": facts.fence.contract,
+        "aggregate": facts.contract.aggregate,
+        "topic": facts.topic,
+        "partitions": inference.partitions,
+        "partitioner": {
+            "name": inference.partitioner,
+            "seen": inference.seen,
+            "shares": {name: round(share, 4) for name, share in inference.shares.items()},
+        },
+        "checks": [asdict(each) for each in checks],
+        "counts": {name: _counts(checks)[name] for name in _COLOURS},
+        "untold": list(untold),
+        "exit_code": code,
+    }
+
+
+def _show(facts: Facts, checks: Sequence[Check]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    several = len(facts.contract.consumers) > 1
+
+    def line(label: str, text: str, style: str = "dim") -> None:
+        for number, part in enumerate(textwrap.wrap(text, console.width - _LABEL, break_on_hyphens=False)):
+            console.print(Text(f"{'' if number else label:<{_LABEL}}", style).append(part, "default"), soft_wrap=True)
+
+    console.print(Text(f"{facts.contract.aggregate} through {facts.topic} on {facts.contract.topic.cluster}"))
+    for severity in ("fault", "warning"):
+        for each in (one for one in checks if one.severity == severity):
+            console.print()
+            line(severity.upper(), f"{each.id}  {each.title}: {each.about}", _COLOURS[severity])
+            for label, text in (("  found", each.found), ("  why", each.why), ("  do", each.todo)):
+                line(label, text)
+    console.print()
+    for each in (one for one in checks if one.severity == "ok"):
+        about = f"{each.about}: " if several and each.about in {link for link, _ in facts.links()} else ""
+        advice = f" ({each.todo})" if each.todo else ""
+        line("ok", f"{each.id}  {each.title}: {about}{each.found}{advice}", _COLOURS["ok"])
+    console.print()
+    counts = _counts(checks)
+    told = ", ".join(f"{counts[each]} {each}{'' if counts[each] == 1 else 's'}" for each in ("fault", "warning"))
+    console.print(Text(f"{len(checks)} checks: {told}"))
+
+
+def _counts(checks: Sequence[Check]) -> Counter[str]:
+    return Counter(each.severity.value for each in checks)
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():  # lines, because Spark shows its own progress there
+        click.echo(f"{text} ...", err=True)

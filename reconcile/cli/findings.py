@@ -1,0 +1,138 @@
+"""`reconcile findings` and `reconcile runs`: what past runs found."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.jobs import run_of, workspace_of
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import console, table
+from reconcile.domain.cause import Cause
+from reconcile.errors import RefusedError
+from reconcile.settings import load_settings
+from reconcile.validation import not_among
+from reconcile.workspace import Workspace
+
+_COLUMNS = ("link", "aggregate_id", "difference", "status", "cause", "confidence", "hop", "fields", "since")
+
+
+@click.command()
+@click.argument("run_id")
+@click.option("--cause", "causes", multiple=True, type=click.Choice(list(Cause)), help="Only this cause.")
+@options.consumers
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl", "csv"]),
+    help="Left out: a table, or JSON lines when piped.",
+)
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@options.config
+@options.workspace
+@options.as_json
+def findings(
+    run_id: str,
+    causes: tuple[Cause, ...],
+    consumers: tuple[str, ...],
+    form: str | None,
+    limit: int | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """List what the run RUN_ID found."""
+    from reconcile.report import stored
+
+    with run_of(run_id, load_settings(config, workspace)) as (place, run):
+        links = [_link(run.json("summary"), name) for name in consumers]
+        found = stored.findings(run, [str(cause) for cause in causes], links, spark=place.spark)
+        listed = islice(found, limit)
+        if as_json:
+            print_json({"run_id": run_id, "findings": list(listed)})
+        else:
+            _print(listed, form or ("table" if sys.stdout.isatty() else "jsonl"))
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many, the newest.")
+@options.config
+@options.workspace
+@options.as_json
+def runs(limit: int, config: Path | None, workspace: str | None, as_json: bool) -> None:
+    """List past runs, the newest first."""
+    with workspace_of(load_settings(config, workspace)) as place:
+        lines = sorted((_run(place, each) for each in place.runs()), key=lambda line: line["began"] or "", reverse=True)
+    if as_json:
+        print_json({"runs": lines[:limit]})
+        return
+    shown = table("run", "began", "stage", "drifted", "latent", "exit", right=("drifted", "latent", "exit"))
+    for line in lines[:limit]:
+        numbers = ("-" if line[name] is None else str(line[name]) for name in ("drifted", "latent", "exit_code"))
+        shown.add_row(line["run_id"], line["began"] or "-", line["stage"] or "-", *numbers)
+    console().print(shown)
+
+
+def _print(listed: Iterable[dict[str, Any]], form: str) -> None:
+    if form == "jsonl":
+        for each in listed:
+            click.echo(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace"))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows([_safe(cell) for cell in _cells(each)] for each in listed)
+    else:
+        shown = table("link", "id", "difference", "cause", "confidence", "fields", wrap=("fields",))
+        for each in listed:
+            mark = "" if each["status"] == "confirmed" else f" ({each['status']})"
+            shown.add_row(
+                each["link"],
+                each["aggregate_id"] or "(none)",
+                each["difference"] + mark,
+                each["cause"],
+                each["confidence"],
+                ", ".join(field["name"] for field in each["fields"]),
+            )
+        console().print(shown)
+
+
+def _cells(finding: dict[str, Any]) -> Iterator[str]:
+    for name in _COLUMNS:
+        value = finding[name]
+        yield " ".join(field["name"] for field in value) if name == "fields" else "" if value is None else str(value)
+
+
+def _safe(cell: str) -> str:
+    """Keep a spreadsheet from taking a cell for a formula."""
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def _link(told: dict[str, Any], consumer: str) -> str:
+    links = {each["consumer"]: each["link"] for each in told["links"]}
+    if consumer not in links:
+        raise RefusedError(f"the run has no consumer {not_among(consumer, list(links))}")
+    return str(links[consumer])
+
+
+def _run(place: Workspace, run_id: str) -> dict[str, Any]:
+    run = place.run(run_id)
+    manifests = run.manifests()
+    began = min((each.created_at for each in manifests), default=None)
+    told = run.json("summary") if any(each.name == "summary" for each in manifests) else None
+    last = max(manifests, key=lambda each: each.created_at).stage if manifests else None
+    return {
+        "run_id": run_id,
+        "began": began and began.isoformat(timespec="seconds"),
+        "stage": last,
+        "drifted": told and sum(each["drifted"] for each in told["links"]),
+        "latent": told and sum(each["latent"] for each in told["links"]),
+        "exit_code": told and told["exit_code"],
+    }

@@ -1,0 +1,133 @@
+"""`reconcile run` and its stages one by one: compare, say why, repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile import pipeline
+from reconcile.cli import options
+from reconcile.cli.jobs import ids_of, job_of, new_job, say
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import show_summary
+
+if TYPE_CHECKING:
+    from reconcile.gather.link_reader import AskedMode
+    from reconcile.job import Job
+
+_MODES = click.Choice(["auto", "digest", "full"])
+
+
+@click.command()
+@options.contract_file
+@options.consumers
+@click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
+@click.option("--ids-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="One id in each line.")
+@click.option("--mode", type=_MODES, default="auto", show_default=True, help="How rows are compared.")
+@options.new_run_id
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def run(
+    context: click.Context,
+    contract: Path,
+    consumers: tuple[str, ...],
+    ids: tuple[str, ...],
+    ids_file: Path | None,
+    mode: AskedMode,
+    run_id: str | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Compare a source with its copies and say why they differ.
+
+    Exits 0 when they agree, 1 on drift beyond tolerance, 2 when that could not be told.
+    """
+    asked = ids_of(ids, ids_file)
+    with new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=asked, mode=mode) as job:
+        say(f"run {job.run.id}")
+        pipeline.gather(job)
+        told = pipeline.audit(job)
+    _show(job, told, as_json)
+    context.exit(told["exit_code"])
+
+
+@click.command()
+@options.run_id
+@click.option("--contract", type=click.Path(path_type=Path), help="The contract; needed for a new run.")
+@options.consumers
+@click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
+@click.option("--mode", type=_MODES, default="auto", show_default=True)
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def gather(
+    context: click.Context,
+    run_id: str,
+    contract: Path | None,
+    consumers: tuple[str, ...],
+    ids: tuple[str, ...],
+    mode: AskedMode,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Read the world of a contract into a run: the fence, both sides' rows, the log, the evidence.
+
+    Exits 2 when something could not be read.
+    """
+    opened = (
+        job_of(run_id, None, config, workspace)
+        if contract is None
+        else new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=ids or None, mode=mode)
+    )
+    with opened as job:
+        pipeline.gather(job)
+        manifests = [each for each in job.run.manifests() if each.stage == "gather"]
+        gathered = job.run.json("gathered")
+    if as_json:
+        artifacts = {each.name: {"rows": each.rows, "complete": each.complete} for each in manifests}
+        print_json({"run_id": run_id, **gathered, "artifacts": artifacts})
+    else:
+        for each in manifests:
+            click.echo(f"{each.name:<24} {each.rows:>12,} rows{'' if each.complete else '  incomplete'}")
+    for unread in gathered["unread"]:
+        say(f"reconcile: {unread['link']}: {unread['message']}")
+    context.exit(2 if gathered["unread"] else 0)
+
+
+@click.command()
+@options.run_id
+@click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def audit(
+    context: click.Context,
+    run_id: str,
+    contract: Path | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Compare what a run has gathered, confirm what differs, and say why. Exits as `reconcile run` does."""
+    with job_of(run_id, contract, config, workspace) as job:
+        told = pipeline.audit(job)
+    _show(job, told, as_json)
+    context.exit(told["exit_code"])
+
+
+def _show(job: Job, told: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        folder = job.run.folder
+        print_json({"run_id": job.run.id, **told, "artifacts": {"report": None, "findings": f"{folder}/findings"}})
+    else:
+        show_summary(job.run.id, told)
+    for unread in told["unread"]:
+        say(f"reconcile: {unread['link']}: {unread['message']}")

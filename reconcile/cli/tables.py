@@ -1,0 +1,60 @@
+"""Tables for people: at a terminal as wide as it is, piped as wide as needed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WIDE = 160
+
+
+def console() -> Console:
+    """Give a console for stdout that takes text as it is."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False, emoji=False)
+
+
+def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
+    """Give an empty table; columns in `right` hold numbers, those in `wrap` may break their lines."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", no_wrap=name not in wrap)
+    return made
+
+
+def show_summary(run_id: str, told: dict[str, Any]) -> None:
+    """Show a run's figures: a line for each link, then the causes."""
+    out = console()
+    numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
+    links = table("link", *numbers, "settled", right=numbers)
+    for each in told["links"]:
+        figures = (each["compared"], each["agreeing"], each["drifted"], each["latent"], each["tolerated"])
+        links.add_row(
+            each["link"],
+            *(f"{figure:,}" for figure in (*figures, each["in_flight"])),
+            "yes" if each["settled"] else "no",
+        )
+    for unread in told["unread"]:
+        links.add_row(unread["link"], *(["-"] * len(numbers)), "could not be read")
+    out.print(links)
+    if any(each["by_cause"] for each in told["links"]):
+        causes = table("link", "cause", "findings", right=("findings",))
+        for each in told["links"]:
+            for cause, number in each["by_cause"].items():
+                causes.add_row(each["link"], cause, f"{number:,}")
+        out.print(causes)
+    out.print(_verdict(run_id, told))
+
+
+def _verdict(run_id: str, told: dict[str, Any]) -> str:
+    words = {0: "The copies agree.", 1: "There is drift beyond tolerance.", 2: "Not all could be read."}
+    more = f" `reconcile findings {run_id}` lists what was found." if any(e["findings"] for e in told["links"]) else ""
+    return f"{words[told['exit_code']]}{more}"

@@ -1,0 +1,134 @@
+"""What the checks of a topology look at: how a contract's topics and groups stand on the live cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from reconcile.contract import Consumer, Contract, RepairTopic
+from reconcile.errors import RefusedError, UnreachableError
+from reconcile.gather.cluster import Cluster, Offsets
+from reconcile.gather.cluster_layout import TopicLayout
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A group that reads one of the contract's topics."""
+
+    group: str
+    committed: Offsets
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """A contract's topics and their readers, as the cluster has them."""
+
+    brokers: int | None = None
+    topics: Mapping[str, TopicLayout | None] = field(default_factory=dict)
+    """By name; None for one that the cluster does not have."""
+    begins: Mapping[str, Offsets] = field(default_factory=dict)
+    ends: Mapping[str, Offsets] = field(default_factory=dict)
+    readers: Mapping[str, tuple[Reader, ...]] = field(default_factory=dict)
+    """By topic: the groups that read it or committed offsets in it."""
+    group_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By group of the contract: the topics that it reads or committed offsets in."""
+    known_groups: frozenset[str] | None = None
+    """All groups of the cluster; None if they could not be listed."""
+    keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of compacted topics for failed events: how many newest records were looked at, and how many keys they have."""
+    untold: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+    def records(self, topic: str) -> int:
+        """Count the offsets that a topic still holds."""
+        begins = self.begins.get(topic, {})
+        return sum(end - begins.get(partition, 0) for partition, end in self.ends.get(topic, {}).items())
+
+    def passed(self, topic: str) -> bool:
+        """Tell whether a topic holds, or ever held, a record."""
+        return any(self.ends.get(topic, {}).values())
+
+
+def topics_of(contract: Contract) -> tuple[str, ...]:
+    """Give all topics that a contract names, the main one first."""
+    found = [contract.topic.name]
+    for consumer in contract.consumers:
+        found += own_topics(consumer)
+    return tuple(dict.fromkeys(found))
+
+
+def own_topics(consumer: Consumer) -> tuple[str, ...]:
+    """Give the topics of one consumer beside the main one: for failed events, and for corrections."""
+    failed = [topic for _, topic in consumer.failure.topics()]
+    route = consumer.repair.route
+    return (*failed, route.topic) if isinstance(route, RepairTopic) else tuple(failed)
+
+
+def cluster_facts(cluster: Cluster, contract: Contract) -> ClusterFacts:
+    """Ask the cluster; what it does not tell stands in `untold`, and the rest is there all the same."""
+    asking = _Asking()
+    named = topics_of(contract)
+    groups = {each.group for each in contract.consumers}
+    topics: dict[str, TopicLayout | None] = asking.about(partial(cluster.layouts, named), {})
+    begins: dict[str, Offsets] = {}
+    ends: dict[str, Offsets] = {}
+    nowhere: tuple[Offsets, Offsets] = ({}, {})
+    for name in (each for each, layout in topics.items() if layout is not None):
+        begins[name], ends[name] = asking.about(partial(_span, cluster, name), nowhere)
+    commits: dict[str, dict[str, Offsets]] | None = asking.about(cluster.commits, None)
+    nobody: dict[str, frozenset[str]] = {}
+    assigned = asking.about(partial(cluster.assigned, groups | set(commits or ())), nobody)
+    unread = (0, 0)
+    keys = {
+        name: asking.about(partial(cluster.newest_keys, name, begins[name], ends[name]), unread)
+        for name, layout in topics.items()
+        if name != contract.topic.name and layout is not None and layout.compacted
+    }
+    return ClusterFacts(
+        brokers=asking.about(cluster.brokers, None),
+        topics=topics,
+        begins=begins,
+        ends=ends,
+        readers=_readers(named, commits or {}, assigned),
+        group_topics={
+            group: frozenset((commits or {}).get(group, {})) | assigned.get(group, frozenset()) for group in groups
+        },
+        known_groups=None if commits is None else frozenset(commits),
+        keys=keys,
+        untold=tuple(asking.untold),
+    )
+
+
+@dataclass
+class _Asking:
+    untold: list[str] = field(default_factory=list)
+
+    def about(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Give the answer; where there is none, note why."""
+        try:
+            return question()
+        except (RefusedError, UnreachableError) as error:
+            self.untold.append(str(error))
+            return otherwise
+
+
+def _span(cluster: Cluster, topic: str) -> tuple[Offsets, Offsets]:
+    partitions = cluster.topic(topic).partitions
+    return cluster.begins(topic, partitions), cluster.ends(topic, partitions)
+
+
+def _readers(
+    topics: Iterable[str], commits: Mapping[str, Mapping[str, Offsets]], assigned: Mapping[str, frozenset[str]]
+) -> dict[str, tuple[Reader, ...]]:
+    return {
+        topic: tuple(
+            Reader(group, commits.get(group, {}).get(topic, {}))
+            for group in sorted({*commits, *assigned})
+            if topic in commits.get(group, {}) or topic in assigned.get(group, ())
+        )
+        for topic in topics
+    }

@@ -1,0 +1,180 @@
+"""The story of one aggregate of one link: what happened to it, in the order of time, and what both sides show now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+Lane = Literal["log", "retry", "stash", "dead_letter", "ledger"]
+
+HIDDEN = "•••"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATE = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One thing that happened."""
+
+    lane: Lane
+    at: datetime | None
+    place: str
+    """Partition and offset, such as 4@81."""
+    topic: str
+    version: str | None
+    what: str
+    """What the record is or says, in words."""
+    marks: tuple[str, ...] = ()
+    """What it has to do with the copy or the source, such as `the copy shows this`."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one side shows."""
+
+    version: str | None
+    fields: Mapping[str, str | None]
+    count: int
+
+
+@dataclass(frozen=True)
+class Story:
+    """One aggregate of one link."""
+
+    link: str
+    id: str | None
+    source: Shown | None
+    copy: Shown | None
+    moments: tuple[Moment, ...]
+    left_out: int
+    """How many older events are not told of."""
+    finding: Mapping[str, Any] | None
+    """What was found of it, None if it agrees."""
+
+
+def story(
+    link: str,
+    topic: str,
+    case: Mapping[str, Any],
+    fields: Sequence[str],
+    finding: Mapping[str, Any] | None,
+    sensitive: Collection[str] = (),
+) -> Story:
+    """Tell it from what the audit kept of the aggregate; values of sensitive fields stay hidden."""
+    source, copy = (_shown(case[side], fields) for side in ("source", "copy"))
+    told = case["events"] or []
+    moments = [
+        *_events(topic, told, fields, sensitive, source, copy),
+        *(_parked(each) for each in case["parked"] or []),
+        *(_applied(each) for each in case["ledger"] or []),
+    ]
+    order: dict[Lane, int] = {"log": 0, "retry": 1, "stash": 2, "dead_letter": 3, "ledger": 4}
+    moments.sort(key=lambda each: (each.at or _LATE, order[each.lane], each.place))
+    return Story(
+        link,
+        case["id"],
+        _hidden(source, sensitive),
+        _hidden(copy, sensitive),
+        tuple(moments),
+        max((case["events_total"] or 0) - len(told), 0),
+        finding,
+    )
+
+
+def _events(
+    topic: str,
+    events: Sequence[Mapping[str, Any]],
+    fields: Sequence[str],
+    sensitive: Collection[str],
+    source: Shown | None,
+    copy: Shown | None,
+) -> list[Moment]:
+    found: list[Moment] = []
+    before: dict[str, str | None] = {}
+    for event in sorted(events, key=lambda each: (each["timestamp"], each["partition"], each["offset"])):
+        tells = zip(fields, event["tells"], event["values"], strict=True)
+        says = {name: value for name, told, value in tells if told}
+        changed = {name: value for name, value in says.items() if name not in before or before[name] != value}
+        before |= says
+        found.append(
+            Moment(
+                "log",
+                _instant(event["timestamp"]),
+                f"{event['partition']}@{event['offset']}",
+                topic,
+                event["version"],
+                _what(event, changed, sensitive),
+                _marks(event, says, source, copy),
+            )
+        )
+    return found
+
+
+def _what(event: Mapping[str, Any], changed: Mapping[str, str | None], sensitive: Collection[str]) -> str:
+    kind = event["type"] or "event"
+    if not event["readable"]:
+        return f"{kind}, which cannot be read"
+    if event["deletes"]:
+        return f"{kind}: deleted"
+    said = ", ".join(f"{name} = {_value(name, value, sensitive)}" for name, value in changed.items())
+    return f"{kind}: {said}" if said else str(kind)
+
+
+def _marks(
+    event: Mapping[str, Any], says: Mapping[str, str | None], source: Shown | None, copy: Shown | None
+) -> tuple[str, ...]:
+    marks = []
+    for side, name in ((source, "source"), (copy, "copy")):
+        if side is None:
+            gone = event["deletes"]
+            marks += [f"the {name} has no row"] if gone else []
+        elif says and not event["deletes"] and _shows(side, event["version"], says):
+            marks.append(f"the {name} shows this")
+    return tuple(marks)
+
+
+def _shows(side: Shown, version: str | None, says: Mapping[str, str | None]) -> bool:
+    same_version = side.version is None or version is None or side.version == version
+    return same_version and all(side.fields.get(field) == value for field, value in says.items())
+
+
+def _parked(read: Mapping[str, Any]) -> Moment:
+    place = "" if read["partition"] is None else f"{read['partition']}@{read['offset']}"
+    origin = f" from {read['origin_partition']}@{read['origin_offset']}" if read["origin_offset"] is not None else ""
+    error = f": {read['error']}" if read["error"] else ""
+    state = (read["resolved"],) if read["resolved"] else ("still there",)
+    at = None if read["at"] is None else _instant(read["at"])
+    return Moment(read["kind"], at, place, read["topic"], read["version"], f"put aside{origin}{error}", state)
+
+
+def _applied(read: Mapping[str, Any]) -> Moment:
+    place = "" if read["offset"] is None else f"{read['partition']}@{read['offset']}"
+    at = None if read["at"] is None else _instant(read["at"])
+    return Moment("ledger", at, place, "the ledger", None, "noted as applied")
+
+
+def _shown(read: Mapping[str, Any] | None, fields: Sequence[str]) -> Shown | None:
+    if read is None:
+        return None
+    return Shown(read["version"], dict(zip(fields, read["fields"] or [None] * len(fields), strict=True)), read["count"])
+
+
+def _hidden(shown: Shown | None, sensitive: Collection[str]) -> Shown | None:
+    if shown is None:
+        return None
+    fields = {
+        name: HIDDEN if name in sensitive and value is not None else value for name, value in shown.fields.items()
+    }
+    return Shown(shown.version, fields, shown.count)
+
+
+def _value(name: str, value: str | None, sensitive: Collection[str]) -> str:
+    if value is None:
+        return "NULL"
+    return HIDDEN if name in sensitive else f'"{value}"'
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

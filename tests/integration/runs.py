@@ -1,0 +1,58 @@
+"""Runs for tests: the stages, called as the command line calls them, on a world of the lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconcile import pipeline
+from reconcile.contract import load_contract
+from reconcile.files import committed
+from reconcile.gather.link_reader import AskedMode
+from reconcile.job import Job
+from reconcile.lab import world
+from reconcile.lab.folder import Lab
+from reconcile.report import stored
+from reconcile.settings import load_settings
+from reconcile.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONTRACTS = ("user-account", "user-balance", "user-activity")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Makes runs in a workspace of its own."""
+
+    spark: SparkSession
+    settings_file: Path
+    folder: Path
+
+    @classmethod
+    def of(cls, spark: SparkSession, lab: Lab, folder: Path) -> Runs:
+        """Take the settings of a world."""
+        return cls(spark, world.settings_file(lab), folder)
+
+    def job(self, contract: str | Path, run_id: str, ids: Sequence[str] | None = None, mode: AskedMode = "auto") -> Job:
+        """Give a job: of one of the lab's contracts by its name, or of a file."""
+        file = contract if isinstance(contract, Path) else committed("contracts", f"{contract}.yaml")
+        settings = load_settings(self.settings_file, str(self.folder))
+        place = Workspace(settings.workspace, self.spark)
+        asked = None if ids is None else tuple(ids)
+        run = place.run(run_id)
+        return Job(load_contract(file), file, settings, place, run, ids=asked, mode=mode, spark_session=self.spark)
+
+    def audited(self, contract: str | Path, run_id: str, **asked: Any) -> tuple[Job, dict[str, Any]]:
+        """Gather and audit; give the job and the summary."""
+        job = self.job(contract, run_id, **asked)
+        pipeline.gather(job)
+        return job, pipeline.audit(job)
+
+
+def findings(job: Job) -> dict[tuple[str, str], dict[str, Any]]:
+    """Give a run's findings by link and id."""
+    return {(each["link"], each["aggregate_id"]): each for each in stored.findings(job.run)}

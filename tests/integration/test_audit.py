@@ -1,0 +1,137 @@
+"""The audit against the truth: every planted fault is found, named and placed rightly, and nothing else is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconcile.domain.cause import Cause
+from reconcile.lab import faults, truth
+from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.traffic import traffic
+from tests.integration.runs import CONTRACTS, Runs, findings
+from tests.integration.worlds import seeded_world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 2
+Findings = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def damaged() -> Iterator[Lab]:
+    """A world in which every fault has happened."""
+    with seeded_world(aggregates=1500, ports=Ports(postgres=15562, kafka=19392, controller=19393)) as lab:
+        traffic(lab, rate=50, seconds=1)
+        faults.plant(lab, faults.FAULTS, COUNT)
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def runs(damaged: Lab, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Runs on it, in one workspace."""
+    return Runs.of(spark, damaged, tmp_path_factory.mktemp("audit"))
+
+
+@pytest.fixture(scope="module")
+def summaries(runs: Runs) -> dict[str, Any]:
+    """What the first run of each contract found, in figures."""
+    return {name: runs.audited(name, f"first-{name}")[1] for name in CONTRACTS}
+
+
+@pytest.fixture(scope="module")
+def found(runs: Runs, summaries: dict[str, Any]) -> Findings:
+    """What the first run of each contract found."""
+    assert list(CONTRACTS) == list(summaries)
+    return {key: each for name in CONTRACTS for key, each in findings(runs.job(name, f"first-{name}")).items()}
+
+
+def told(damaged: Lab) -> dict[tuple[str, str], dict[str, Any]]:
+    """Give the truth by link and id."""
+    return {(row["link"], row["aggregate_id"]): row for row in truth.read(damaged.truth)}
+
+
+def test_nothing_is_missed_and_nothing_is_made_up(damaged: Lab, found: Findings) -> None:
+    """Every line of the truth is a finding, and every finding is a line of the truth."""
+    assert told(damaged).keys() == found.keys()
+
+
+def test_what_differs_is_told_as_it_is(damaged: Lab, found: Findings) -> None:
+    """The kind of difference, its status and exactly the fields that differ."""
+    expected = {key: (row["difference"], row["status"], sorted(row["fields"])) for key, row in told(damaged).items()}
+    assert expected == {
+        key: (each["difference"], each["status"], sorted(field["name"] for field in each["fields"]))
+        for key, each in found.items()
+    }
+
+
+@pytest.mark.parametrize("fault", [fault.name for fault in faults.FAULTS])
+def test_the_cause_is_named(damaged: Lab, found: Findings, fault: str) -> None:
+    """Cause and hop of each fault; where the evidence leaves two, the true one is among them."""
+    for key, row in told(damaged).items():
+        if row["fault"] == fault:
+            each = found[key]
+            if each["confidence"] == "certain":
+                assert (row["cause"], row["hop"]) == (each["cause"], each["hop"])
+            else:
+                assert row["cause"] in {each["cause"], *each["alternatives"]}
+
+
+def test_every_finding_has_evidence(found: Findings) -> None:
+    """A cause without anything to show for it is a guess."""
+    unfounded = [each for each in found.values() if not each["evidence"] and each["cause"] != Cause.UNDETERMINED]
+    assert [] == unfounded
+
+
+def test_the_figures_add_up(summaries: dict[str, Any], found: Findings) -> None:
+    """What is compared agrees, differs, is tolerated or is in flight; drift beyond tolerance exits 1."""
+    for summary in summaries.values():
+        assert 1 == summary["exit_code"]
+        for link in summary["links"]:
+            of_link = [each for (name, _), each in found.items() if name == link["link"]]
+            apart = sum(each["difference"] != "latent" for each in of_link)
+            assert link["compared"] == link["agreeing"] + apart
+            assert link["findings"] == sum(link["by_cause"].values())
+
+
+def test_the_full_mode_finds_the_same(runs: Runs, found: Findings) -> None:
+    """Whether by digests or by all rows, the findings are the same."""
+    job, _ = runs.audited("user-account", "full-user-account", mode="full")
+    expected = {key: each["cause"] for key, each in found.items() if key[0] == "user-account/login"}
+    assert expected == {key: each["cause"] for key, each in findings(job).items()}
+
+
+def test_only_the_ids_that_were_asked_for(runs: Runs, damaged: Lab, found: Findings) -> None:
+    """B15: a run on Zoë alone says of her what the run on all says, and nothing of anybody else."""
+    zoe = next(row["aggregate_id"] for row in truth.read(damaged.truth) if row["fault"] == "zoey-race")
+    job, summary = runs.audited("user-account", "zoe", ids=[zoe])
+    key = ("user-account/login", zoe)
+    assert {key: ("out_of_order", "certain")} == {
+        each: (one["cause"], one["confidence"]) for each, one in findings(job).items()
+    }
+    assert found[key]["evidence"] == findings(job)[key]["evidence"]
+    assert 1 == summary["links"][0]["compared"]
+
+
+def test_a_stage_that_is_done_does_nothing(runs: Runs, found: Findings) -> None:
+    """The same run again reads nothing anew and says the same."""
+    job, _ = runs.audited("user-account", "first-user-account")
+    assert {key for key in found if key[0] == "user-account/login"} == findings(job).keys()
+
+
+def test_live_traffic_is_no_drift(damaged: Lab, runs: Runs, found: Findings, tmp_path: Path) -> None:
+    """While everything changes, nothing is confirmed that was not there before."""
+    import threading
+
+    stop = threading.Thread(target=traffic, args=(damaged,), kwargs={"rate": 60, "seconds": 25})
+    stop.start()
+    try:
+        job, _ = runs.audited("user-account", "live-user-account")
+    finally:
+        stop.join()
+    confirmed = {key for key, each in findings(job).items() if each["status"] == "confirmed"}
+    assert confirmed - found.keys() == set()
