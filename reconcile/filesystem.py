@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,9 @@ class FileSystem(Protocol):
     def write_text_atomically(self, path: str, text: str) -> None:
         """Write or replace a file, of which readers see all or nothing; make the folders above it."""
 
+    def write_pieces_atomically(self, path: str, pieces: Iterable[str]) -> None:
+        """Do the same with a text that comes in pieces."""
+
     def rename(self, source: str, target: str) -> None:
         """Give a file or folder another name, where nothing of that name stands."""
 
@@ -70,13 +73,17 @@ class LocalFileSystem:
             return Path(path).read_text("utf-8")
 
     def write_text_atomically(self, path: str, text: str) -> None:
+        self.write_pieces_atomically(path, [text])
+
+    def write_pieces_atomically(self, path: str, pieces: Iterable[str]) -> None:
         with _named("write", path):
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             fresh = target.with_name(beside(target.name))
             try:
                 with fresh.open("x", encoding="utf-8") as file:
-                    file.write(text)
+                    for piece in pieces:
+                        file.write(piece)
                     file.flush()
                     os.fsync(file.fileno())
                 fresh.replace(target)

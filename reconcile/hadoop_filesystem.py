@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +46,21 @@ class HadoopFileSystem:
                 stream.close()
 
     def write_text_atomically(self, path: str, text: str) -> None:
+        self.write_pieces_atomically(path, [text])
+
+    def write_pieces_atomically(self, path: str, pieces: Iterable[str]) -> None:
         folder, _, name = path.rpartition("/")
         fresh = f"{folder}/{beside(name)}" if self.renames_atomically else path
         with self._named("write", path):
             stream = self._files.create(self._path(fresh), True)
             try:
-                stream.write(bytearray(text.encode("utf-8")))
-            finally:
+                for piece in pieces:
+                    stream.write(bytearray(piece.encode("utf-8")))
+            except BaseException:
                 stream.close()
+                self.delete(fresh)
+                raise
+            stream.close()
             if fresh != path:
                 self._rename(fresh, path, "OVERWRITE")
 

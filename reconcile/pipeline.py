@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconcile.job import Job
 from reconcile.run import Run
+
+if TYPE_CHECKING:
+    from reconcile.contract import Contract
+    from reconcile.domain.plan import Plan
+    from reconcile.report.model import Report
+    from reconcile.settings import Settings
+    from reconcile.workspace import Workspace
 
 STAGES = ("gather", "audit", "quality", "plan", "apply", "verify", "report")
 REQUEST = "request"
@@ -14,18 +21,70 @@ SUMMARY = "summary"
 
 def gather(job: Job) -> None:
     """Read the world of a contract into the run."""
+    from reconcile import registry
     from reconcile.gather import stage
 
+    registry.begin(job, "gather")
     _remember(job)
     stage.gather(job)
 
 
 def audit(job: Job) -> dict[str, Any]:
-    """Turn what was gathered into findings; give the run's summary."""
+    """Turn what was gathered into findings; give the run's summary, with what was known of them before."""
+    from reconcile import registry
     from reconcile.audit import stage
 
     stage.audit(job)
-    return summary(job.run)
+    told = summary(job.run)
+    over_time = registry.audited(job, told)
+    return {**told, "links": [{**each, "over_time": over_time.get(each["link"])} for each in told["links"]]}
+
+
+def quality(job: Job) -> dict[str, Any]:
+    """Hold what was read and found against the expectation suites; give how each expectation went."""
+    from reconcile.report import quality_stage
+
+    return quality_stage.quality(job)
+
+
+def plan(job: Job) -> Plan:
+    """Say what is to be done about each finding, and what cannot be; give the plan."""
+    from reconcile import registry
+    from reconcile.repair import stage_plan
+
+    made = stage_plan.plan(job)
+    registry.begin(job, "plan")
+    return made
+
+
+def apply(job: Job, *, approved: bool) -> dict[str, Any]:
+    """Emit what was planned; give what was emitted and what was dropped."""
+    from reconcile import registry
+    from reconcile.repair import stage_apply
+
+    applied = stage_apply.apply(job, approved=approved)
+    registry.begin(job, "apply")
+    return applied
+
+
+def verify(job: Job) -> dict[str, Any]:
+    """Wait for the groups and look at what was corrected; give what became of it, and the exit code."""
+    from reconcile import registry
+    from reconcile.repair import stage_verify
+
+    verified = stage_verify.verify(job)
+    registry.begin(job, "verify")
+    return verified
+
+
+def report(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
+    """Write what a run found for people and machines, beside its artifacts; give the result model.
+
+    It needs no Spark where the workspace does not. `contract` is None where it cannot be read any more.
+    """
+    from reconcile.report import stage
+
+    return stage.publish(run, place, settings, contract)
 
 
 def summary(run: Run) -> dict[str, Any]:

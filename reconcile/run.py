@@ -114,6 +114,12 @@ class Run:
 
         return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
 
+    def write_file(self, name: str, pieces: Iterable[str]) -> str:
+        """Write a file for people beside the artifacts, of which readers see all or nothing; give its path."""
+        path = f"{self.folder}/{name}"
+        self._files.write_pieces_atomically(path, pieces)
+        return path
+
     def discard(self, stage: Stage) -> None:
         """Remove what a stage has published: an attempt that was cut off left it, and the next one begins anew."""
         for manifest in self.manifests():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,15 @@ from reconcile.gather.history_index import Index
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Reach:
+    """From where on a ledger knows what was applied; None where it does not say."""
+
+    begins: dict[int, int] | None
+    """The first offset by partition."""
+    since: datetime | None
 
 
 def field_rules(consumer: Consumer, form: Sequence[CanonicalType]) -> tuple[FieldRule, ...]:
@@ -34,10 +44,9 @@ def link_facts(
     *,
     dense_versions: bool,
     compacted: bool,
-    ledger: DataFrame | None,
+    reach: Reach,
 ) -> Link:
     """Put them together; `before` is the fence of the first reading, `now` that of the second."""
-    begins, since = ledger_reach(ledger)
     return Link(
         name=contract.link(consumer),
         topic=contract.topic.name,
@@ -52,8 +61,8 @@ def link_facts(
         guarded=consumer.guard != "none",
         compacted=compacted,
         ledger=consumer.failure.ledger is not None,
-        ledger_begins=begins,
-        ledger_since=since,
+        ledger_begins=reach.begins,
+        ledger_since=reach.since,
     )
 
 
@@ -74,19 +83,16 @@ def _places(before: Fence, group: ConsumerFence, now: Fence, index: Index) -> di
     return places
 
 
-def ledger_reach(ledger: DataFrame | None) -> tuple[dict[int, int] | None, datetime | None]:
-    """Tell from where on the ledger knows: what stands before its first entry may have been cleaned away."""
+def ledger_reach(ledger: DataFrame | None) -> Reach:
+    """Tell from where on a ledger knows: what stands before its first entry may have been cleaned away."""
     from pyspark.sql import functions as f
 
     if ledger is None:
-        return None, None
-    found = ledger.groupBy("partition").agg(
-        f.min("offset").alias("begin"), f.unix_micros(f.min("at")).alias("since"), f.count("at").alias("timed")
-    )
-    rows = found.collect()
+        return Reach(None, None)
+    first = ledger.groupBy("partition").agg(f.min("offset").alias("begin"), f.unix_micros(f.min("at")).alias("since"))
+    rows = first.collect()
     begins = {
         row["partition"]: row["begin"] for row in rows if row["partition"] is not None and row["begin"] is not None
     }
     times = [row["since"] for row in rows if row["since"] is not None]
-    since = datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None
-    return begins or None, since
+    return Reach(begins or None, datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None)

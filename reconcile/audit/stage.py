@@ -69,6 +69,7 @@ class _Auditing:
         self.before = from_json(json.dumps(job.run.json(gathering.FENCE)))
         self.links: dict[str, dict[str, Any]] = {each["consumer"]: each for each in self.gathered["links"]}
         self.unread: dict[str, str] = {each["link"]: each["message"] for each in self.gathered["unread"]}
+        self.reaches: dict[str, link_facts.Reach] = {}
 
     def run(self) -> None:
         job = self.job
@@ -78,13 +79,16 @@ class _Auditing:
         self.router = Router.of(inferred, history.index.partitions)
         self.shape = latent_candidates.shape(self.log, self.router, job.contract.topic.ignore_types)
         suspected = [self._suspected(each) for each in job.links if each.name in self.links]
+        self.shape.ids.unpersist()
         read = self._read_again([each for each in suspected if each.counted.suspects])
         frames = [self._findings(each) for each in read]
         found = reduce(lambda left, right: left.unionByName(right), frames, job.spark.createDataFrame([], SCHEMA))
         complete = not self.unread
         notes = [f"{link}: {message}" for link, message in sorted(self.unread.items())]
+        found.persist()  # to put them in order Spark looks at them twice
         ordered = found.orderBy("link", "aggregate_id")
         job.run.publish_parquet(FINDINGS, ordered, self.inputs, stage="audit", complete=complete, notes=notes)
+        found.unpersist()
         told = summary(
             job.contract,
             self.before,
@@ -131,14 +135,14 @@ class _Auditing:
         if job.ids is not None:
             return job.spark.createDataFrame([(each,) for each in sorted(set(job.ids))], f"{ID} string")
         entries = self._ledger(consumer)
-        begins, _ = link_facts.ledger_reach(entries)
+        self.reaches[consumer.name] = link_facts.ledger_reach(entries)
         return latent_candidates.candidates(
             self.shape,
             self.log,
             job.run.parquet(gathering.parked_records(consumer.name), job.spark),
             entries,
             {place.partition: place.committed_before for place in self.before.consumer(consumer.name).places},
-            begins,
+            self.reaches[consumer.name].begins,
             job.contract.topic.ignore_types,
         )
 
@@ -195,7 +199,7 @@ class _Auditing:
             history.index,
             dense_versions=self.shape.dense_versions,
             compacted=opened.fence.topic.compacted,
-            ledger=self._ledger(consumer),
+            reach=self.reaches.get(name) or link_facts.ledger_reach(reader.ledger_bounds()),
         )
         return replace(suspected, facts=facts)
 

@@ -13,8 +13,14 @@ from reconcile.cli.doctor import doctor
 from reconcile.cli.explain import explain
 from reconcile.cli.fence import fence
 from reconcile.cli.findings import findings, runs
+from reconcile.cli.history import history
 from reconcile.cli.lab import lab
+from reconcile.cli.quality import quality
+from reconcile.cli.repair import apply, plan, verify
+from reconcile.cli.report import report
 from reconcile.cli.run import audit, gather, run
+from reconcile.cli.trace import trace
+from reconcile.cli.web import web
 from reconcile.errors import ReconcileError
 
 COULD_NOT_TELL = 2
@@ -28,7 +34,7 @@ def cli() -> None:
 
 
 cli.add_command(contract)
-for command in (run, gather, audit, findings, explain, runs):
+for command in (run, gather, audit, quality, plan, apply, verify, findings, explain, trace, runs, report, history, web):
     cli.add_command(command)
 cli.add_command(fence)
 cli.add_command(doctor)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from reconcile.cli.lab import say, show_truth
+from reconcile.cli.jobs import say
+from reconcile.cli.tables import console, show_summary, table
+
+if TYPE_CHECKING:
+    from reconcile.job import Job
+    from reconcile.lab.folder import Lab
+
+CONTRACTS = ("user-account", "user-balance", "user-activity")
 
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave the world up to look around in.")
 def demo(keep: bool) -> None:
-    """Bring a world up, fill it, plant every fault, show the truth, take it down."""
-    from reconcile.lab import truth, world
+    """Bring a world up, plant every fault, audit it, hold that against the truth, take it down."""
+    from reconcile.lab import world
     from reconcile.lab.demo import FOLDER, damaged_world
     from reconcile.lab.folder import Lab
 
     lab = Lab(FOLDER)
     try:
         damaged_world(say)
-        show_truth(truth.read(lab.truth))
+        _audit(lab)
     except BaseException:
         world.down(lab)
         raise
@@ -30,3 +41,64 @@ def demo(keep: bool) -> None:
     else:
         world.down(lab, wipe=True)
         say("down, and the world is gone")
+
+
+def _audit(lab: Lab) -> None:
+    """Audit every contract, show what was found, and tell the story of the first fault."""
+    from reconcile import pipeline
+    from reconcile.lab import truth
+    from reconcile.report import stored
+
+    planted = truth.read(lab.truth)
+    findings: list[dict[str, Any]] = []
+    say("starting Spark")
+    with _jobs(lab) as jobs:
+        for job in jobs:
+            pipeline.gather(job)
+            show_summary(job.run.id, pipeline.audit(job))
+            findings += stored.findings(job.run)
+        _show_verdicts(planted, findings)
+        _tell(jobs[0], next(row["aggregate_id"] for row in planted if row["fault"] == "zoey-race"))
+
+
+@contextmanager
+def _jobs(lab: Lab) -> Iterator[list[Job]]:
+    from reconcile.contract import load_contract
+    from reconcile.files import committed
+    from reconcile.job import Job
+    from reconcile.lab import world
+    from reconcile.settings import load_settings
+    from reconcile.spark import session
+    from reconcile.workspace import Workspace
+
+    settings = load_settings(world.settings_file(lab), str(lab.root / "runs"))
+    with session(settings, "reconcile demo") as spark:
+        place = Workspace(settings.workspace, spark)
+        files = [committed("contracts", f"{name}.yaml") for name in CONTRACTS]
+        yield [
+            Job(load_contract(file), file, settings, place, place.run(f"demo-{name}"), say=say, spark_session=spark)
+            for name, file in zip(CONTRACTS, files, strict=True)
+        ]
+
+
+def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
+    from reconcile.lab.verdict import verdicts
+
+    lines, surplus = verdicts(planted, findings)
+    shown = table("fault", "cause", "planted", "found", "named", right=("planted", "found", "named"))
+    for each in lines:
+        shown.add_row(each.fault, each.cause, str(each.planted), str(each.found), str(each.named))
+    total = [sum(getattr(each, name) for each in lines) for name in ("planted", "found", "named")]
+    shown.add_section()
+    shown.add_row("all", "", *map(str, total))
+    console().print("What was found, against the truth")
+    console().print(shown)
+    console().print(f"{surplus} findings that no fault explains\n")
+
+
+def _tell(job: Job, aggregate_id: str) -> None:
+    from reconcile.cli.explain import show
+    from reconcile.report.stories import stories
+
+    for each in stories(job.run, job.contract, aggregate_id):
+        show(each)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ from reconcile.cli.output import print_json
 from reconcile.cli.tables import console, table
 from reconcile.domain.cause import Cause
 from reconcile.errors import RefusedError
+from reconcile.report.csv import csv_of
+from reconcile.report.overview import newest
 from reconcile.settings import load_settings
 from reconcile.validation import not_among
-from reconcile.workspace import Workspace
-
-_COLUMNS = ("link", "aggregate_id", "difference", "status", "cause", "confidence", "hop", "fields", "since")
 
 
 @click.command()
@@ -70,14 +69,16 @@ def findings(
 def runs(limit: int, config: Path | None, workspace: str | None, as_json: bool) -> None:
     """List past runs, the newest first."""
     with workspace_of(load_settings(config, workspace)) as place:
-        lines = sorted((_run(place, each) for each in place.runs()), key=lambda line: line["began"] or "", reverse=True)
+        lines, _ = newest(place, limit)
     if as_json:
-        print_json({"runs": lines[:limit]})
+        began = {each.run_id: each.began and each.began.isoformat(timespec="seconds") for each in lines}
+        print_json({"runs": [{**asdict(each), "began": began[each.run_id]} for each in lines]})
         return
     shown = table("run", "began", "stage", "drifted", "latent", "exit", right=("drifted", "latent", "exit"))
-    for line in lines[:limit]:
-        numbers = ("-" if line[name] is None else str(line[name]) for name in ("drifted", "latent", "exit_code"))
-        shown.add_row(line["run_id"], line["began"] or "-", line["stage"] or "-", *numbers)
+    for line in lines:
+        numbers = ("-" if each is None else str(each) for each in (line.drifted, line.latent, line.exit_code))
+        began_at = "-" if line.began is None else line.began.isoformat(timespec="seconds")
+        shown.add_row(line.run_id, began_at, line.stage or "-", *numbers)
     console().print(shown)
 
 
@@ -86,9 +87,8 @@ def _print(listed: Iterable[dict[str, Any]], form: str) -> None:
         for each in listed:
             click.echo(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace"))
     elif form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows([_safe(cell) for cell in _cells(each)] for each in listed)
+        for piece in csv_of(listed):
+            click.echo(piece, nl=False)
     else:
         shown = table("link", "id", "difference", "cause", "confidence", "fields", wrap=("fields",))
         for each in listed:
@@ -104,35 +104,8 @@ def _print(listed: Iterable[dict[str, Any]], form: str) -> None:
         console().print(shown)
 
 
-def _cells(finding: dict[str, Any]) -> Iterator[str]:
-    for name in _COLUMNS:
-        value = finding[name]
-        yield " ".join(field["name"] for field in value) if name == "fields" else "" if value is None else str(value)
-
-
-def _safe(cell: str) -> str:
-    """Keep a spreadsheet from taking a cell for a formula."""
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
-
-
 def _link(told: dict[str, Any], consumer: str) -> str:
     links = {each["consumer"]: each["link"] for each in told["links"]}
     if consumer not in links:
         raise RefusedError(f"the run has no consumer {not_among(consumer, list(links))}")
     return str(links[consumer])
-
-
-def _run(place: Workspace, run_id: str) -> dict[str, Any]:
-    run = place.run(run_id)
-    manifests = run.manifests()
-    began = min((each.created_at for each in manifests), default=None)
-    told = run.json("summary") if any(each.name == "summary" for each in manifests) else None
-    last = max(manifests, key=lambda each: each.created_at).stage if manifests else None
-    return {
-        "run_id": run_id,
-        "began": began and began.isoformat(timespec="seconds"),
-        "stage": last,
-        "drifted": told and sum(each["drifted"] for each in told["links"]),
-        "latent": told and sum(each["latent"] for each in told["links"]),
-        "exit_code": told and told["exit_code"],
-    }

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconcile import pipeline
-from reconcile.cli import options
+from reconcile.cli import options, repair
 from reconcile.cli.jobs import ids_of, job_of, new_job, say
 from reconcile.cli.output import print_json
 from reconcile.cli.tables import show_summary
+from reconcile.errors import RefusedError
 
 if TYPE_CHECKING:
     from reconcile.gather.link_reader import AskedMode
@@ -26,6 +27,8 @@ _MODES = click.Choice(["auto", "digest", "full"])
 @click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
 @click.option("--ids-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="One id in each line.")
 @click.option("--mode", type=_MODES, default="auto", show_default=True, help="How rows are compared.")
+@click.option("--apply", is_flag=True, help="Also emit corrections, after asking, and verify them.")
+@repair.yes_option
 @options.new_run_id
 @options.config
 @options.workspace
@@ -38,6 +41,8 @@ def run(
     ids: tuple[str, ...],
     ids_file: Path | None,
     mode: AskedMode,
+    apply: bool,
+    yes: bool,
     run_id: str | None,
     config: Path | None,
     workspace: str | None,
@@ -45,15 +50,20 @@ def run(
 ) -> None:
     """Compare a source with its copies and say why they differ.
 
-    Exits 0 when they agree, 1 on drift beyond tolerance, 2 when that could not be told.
+    Exits 0 when they agree, 1 on drift beyond tolerance, 2 when that could not be told. With --apply it exits 0 only
+    when all corrections are verified and nothing beyond tolerance is left.
     """
+    if yes and not apply:
+        raise click.UsageError("--yes says yes to --apply, which is not there")
     asked = ids_of(ids, ids_file)
     with new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=asked, mode=mode) as job:
         say(f"run {job.run.id}")
         pipeline.gather(job)
         told = pipeline.audit(job)
-    _show(job, told, as_json)
-    context.exit(told["exit_code"])
+        repaired = _repaired(job, told, yes, as_json) if apply else None
+    if as_json or not apply:
+        _show(job, told | ({"repair": repaired} if apply else {}), as_json)
+    context.exit(told["exit_code"] if repaired is None else repaired["exit_code"])
 
 
 @click.command()
@@ -121,6 +131,26 @@ def audit(
         told = pipeline.audit(job)
     _show(job, told, as_json)
     context.exit(told["exit_code"])
+
+
+def _repaired(job: Job, told: dict[str, Any], yes: bool, as_json: bool) -> dict[str, Any] | None:
+    """Plan, apply and verify; give what became of the corrections, or None if the answer was no."""
+    if not as_json:
+        _show(job, told, as_json)
+    plan = pipeline.plan(job)
+    if not as_json:
+        repair.show_plan(plan, repair.SHOWN)
+    try:
+        if repair.emitted(job, yes) is None:
+            return None
+    except RefusedError as error:
+        if as_json:
+            _show(job, told | {"repair": {"refused": str(error)}}, as_json)
+        raise
+    verified = pipeline.verify(job)
+    if not as_json:
+        repair.show_verified(verified)
+    return verified
 
 
 def _show(job: Job, told: dict[str, Any], as_json: bool) -> None:

@@ -51,6 +51,10 @@ def show_summary(run_id: str, told: dict[str, Any]) -> None:
             for cause, number in each["by_cause"].items():
                 causes.add_row(each["link"], cause, f"{number:,}")
         out.print(causes)
+    for each in told["links"]:
+        if (before := each.get("over_time")) and any(before[name] for name in ("opened", "returned", "closed")):
+            counts = f"{before['opened']:,} new, {before['returned']:,} came back, {before['closed']:,} gone"
+            out.print(f"{each['link']}: {counts} since the runs before")
     out.print(_verdict(run_id, told))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Row, Text, cast, column, select, update, values
+from sqlalchemy import Connection, Row, select, true, update
 
 from reconcile.control.correction_state import (
     PENDING,
@@ -29,6 +28,8 @@ from reconcile.control.tables import correction
 from reconcile.errors import RefusedError
 
 _AT_ONCE = 1000
+_KEY = ("run_id", "id", "topic_partition")
+_INTENT = (*_KEY, "link", "aggregate_id", "basis_version", "state", "token")
 
 
 class Corrections:
@@ -45,18 +46,18 @@ class Corrections:
 
         Raises UnknownRunError if a run has not begun.
         """
-        statement = self._database.insert(correction)
-        statement = statement.on_conflict_do_nothing(index_elements=["run_id", "id", "topic_partition"])
+        names = [*_INTENT, "intended_at", "changed_at"]
         known: set[str] = set()
         with self._database.writing() as connection:
             require_held(connection, lease)
-            # A parameter like the others, so that rows go by the thousand: an expression would make each go alone.
-            instant = connection.execute(select(now())).scalar_one()
             for some in batches(intents, BATCH):
                 for run_id in {each.run_id for each in some} - known:
                     begun(connection, run_id)
                     known.add(run_id)
-                connection.execute(statement, [_row(each, lease, instant) for each in some])
+                given = self._database.given([correction.c[name] for name in _INTENT], (_row(e, lease) for e in some))
+                rows = select(*given.c, now().label("intended_at"), now().label("changed_at")).where(true())
+                statement = self._database.insert(correction).from_select(names, rows)
+                connection.execute(statement.on_conflict_do_nothing(index_elements=_KEY))
 
     def mark_emitted(self, lease: Lease, run_id: str, records: Iterable[Emitted]) -> None:
         """Write down where intended records stand in their topic.
@@ -70,7 +71,7 @@ class Corrections:
             return stands if record is None else emitted(stands, record)
 
         with self._database.writing() as connection:
-            _change(connection, lease, run_id, [id_ for id_, _ in placed], changed)
+            _change(self._database, connection, lease, run_id, [id_ for id_, _ in placed], changed)
             _refuse_unknown(run_id, [f"{id_} in the partition {partition}" for id_, partition in placed])
 
     def mark_verified(self, lease: Lease, run_id: str, outcomes: Iterable[Verified]) -> None:
@@ -82,7 +83,12 @@ class Corrections:
         asked = {each.correction_id: each for each in outcomes}
         with self._database.writing() as connection:
             changes = _change(
-                connection, lease, run_id, list(asked), lambda stands: verified(stands, asked[stands.correction_id])
+                self._database,
+                connection,
+                lease,
+                run_id,
+                list(asked),
+                lambda stands: verified(stands, asked[stands.correction_id]),
             )
             _refuse_unknown(run_id, sorted(asked.keys() - {after.correction_id for _, after in changes}))
             # What had converged before may have drifted once more since.
@@ -97,7 +103,12 @@ class Corrections:
         asked = {each.correction_id: each for each in corrections}
         with self._database.writing() as connection:
             changes = _change(
-                connection, lease, run_id, list(asked), lambda stands: dropped(stands, asked[stands.correction_id])
+                self._database,
+                connection,
+                lease,
+                run_id,
+                list(asked),
+                lambda stands: dropped(stands, asked[stands.correction_id]),
             )
             _refuse_unknown(run_id, sorted(asked.keys() - {after.correction_id for _, after in changes}))
 
@@ -115,7 +126,12 @@ class Corrections:
 
 
 def _change(
-    connection: Connection, lease: Lease, run_id: str, ids: list[str], changed: Callable[[Correction], Correction]
+    database: Database,
+    connection: Connection,
+    lease: Lease,
+    run_id: str,
+    ids: list[str],
+    changed: Callable[[Correction], Correction],
 ) -> list[tuple[Correction, Correction]]:
     """Change a run's records of these corrections; give each as it stood and as it stands."""
     require_held(connection, lease)
@@ -124,30 +140,27 @@ def _change(
     for some in batches(dict.fromkeys(ids), _AT_ONCE):
         statement = select(correction).where(columns.run_id == run_id, columns.link == lease.name, columns.id.in_(some))
         some_changes = [(each, changed(each)) for each in map(_correction, connection.execute(statement))]
-        _write(connection, lease, run_id, (after for before, after in some_changes if after != before))
+        _write(database, connection, lease, run_id, (after for before, after in some_changes if after != before))
         changes += some_changes
     return changes
 
 
-def _write(connection: Connection, lease: Lease, run_id: str, records: Iterable[Correction]) -> None:
-    rows = [(each.correction_id, each.partition, each.state.value, each.offset, each.reason) for each in records]
-    if not rows:
-        return
-    # One statement for all: a thousand of them take ten times as long.
-    named = (("id", Text), ("place", Integer), ("state", Text), ("topic_offset", BigInteger), ("reason", Text))
-    after = values(*(column(name, kind) for name, kind in named), name="given").data(rows).cte("after").c
+def _write(
+    database: Database, connection: Connection, lease: Lease, run_id: str, records: Iterator[Correction]
+) -> None:
     columns = correction.c
-    statement = update(correction).where(
-        columns.run_id == run_id, columns.id == after.id, columns.topic_partition == after.place
-    )
-    changed = {
-        "state": after.state,
-        "topic_offset": cast(after.topic_offset, BigInteger),
-        "reason": cast(after.reason, Text),
-        "token": lease.token,
-        "changed_at": now(),
-    }
-    connection.execute(statement.values(changed))
+    names = ("id", "topic_partition", "state", "topic_offset", "reason")
+    rows = [
+        dict(zip(names, (each.correction_id, each.partition, each.state, each.offset, each.reason), strict=True))
+        for each in records
+    ]
+    if rows:
+        after = database.given([columns[name] for name in names], rows).c
+        statement = update(correction).where(
+            columns.run_id == run_id, columns.id == after.id, columns.topic_partition == after.topic_partition
+        )
+        changed = {"state": after.state, "topic_offset": after.topic_offset, "reason": after.reason}
+        connection.execute(statement.values(**changed, token=lease.token, changed_at=now()))
 
 
 def _refuse_unknown(run_id: str, ids: list[str]) -> None:
@@ -156,7 +169,7 @@ def _refuse_unknown(run_id: str, ids: list[str]) -> None:
         raise CorrectionStateError(f"the run {run_id} never intended the correction {ids[0]}{more}: intend it first")
 
 
-def _row(intent: Intent, lease: Lease, instant: datetime) -> dict[str, Any]:
+def _row(intent: Intent, lease: Lease) -> dict[str, Any]:
     if intent.link != lease.name:
         raise RefusedError(
             f"the lease {lease.name} is not one for corrections of {intent.link}: acquire the lease {intent.link}"
@@ -170,8 +183,6 @@ def _row(intent: Intent, lease: Lease, instant: datetime) -> dict[str, Any]:
         "basis_version": intent.basis_version,
         "state": State.INTENDED,
         "token": lease.token,
-        "intended_at": instant,
-        "changed_at": instant,
     }
 
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
+    JSON,
     URL,
+    ColumnElement,
     Connection,
     DateTime,
     Engine,
     Float,
     Table,
+    Text,
     TypeDecorator,
+    bindparam,
+    cast,
+    column,
     create_engine,
     event,
     func,
     literal,
     select,
+    type_coerce,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
@@ -111,6 +120,23 @@ class Database:
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """Give an insert that can say what happens where the row stands already."""
         return postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
+
+    def given(self, columns: Iterable[ColumnElement[Any]], rows: Iterable[Mapping[str, object]]) -> CTE:
+        """Give rows of ours as a table in one statement, to join and to insert from.
+
+        A statement for each row takes the server several times as long, also where they are sent together.
+        """
+        document = bindparam("given", json.dumps(list(rows)), Text)
+        if self._engine.dialect.name == "postgresql":
+            named = (column(str(each.key), each.type) for each in columns)
+            listed = func.json_to_recordset(cast(document, JSON)).table_valued(*named).render_derived(with_types=True)
+            return select(*listed.c).cte("given")
+        listed = func.json_each(document).table_valued("value")
+        values = (
+            type_coerce(func.json_extract(listed.c.value, f"$.{each.key}"), each.type).label(each.key)
+            for each in columns
+        )
+        return select(*values).cte("given")
 
     def close(self) -> None:
         """Close its connections."""

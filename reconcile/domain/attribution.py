@@ -85,7 +85,8 @@ def _decide(inquiry: Inquiry) -> Verdict | None:
     for decide in _OF_THE_COPY:
         if (verdict := decide(copy)) is not None:
             return verdict
-    ground = Ground.NOTHING_SHOWN if inquiry.concerned else Ground.UNTOLD
+    told = any(rule.name in inquiry.told for rule in inquiry.concerned)
+    ground = Ground.NOTHING_SHOWN if told or not inquiry.fields else Ground.UNTOLD
     return Verdict(ground, notes=tuple(event_notes(inquiry.case, inquiry.log[-3:], "looked at; it shows nothing")))
 
 

@@ -41,6 +41,9 @@ class Ledger:
         if link.ledger_since is not None and event.at < link.ledger_since:
             return False
         begins = link.ledger_begins or {}
+        if begins and event.partition not in begins:
+            # Nothing was applied of it, or all of that was cleaned away: only the time can tell.
+            return link.ledger_since is not None
         return begins.get(event.partition, 0) <= event.offset
 
     def lacks(self, event: Event) -> bool:

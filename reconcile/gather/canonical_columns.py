@@ -46,9 +46,20 @@ def rows(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType]) ->
 
 
 def text(frame: DataFrame, name: str, to: CanonicalType) -> Column | None:
-    """Give a column's canonical text, NULL where a value has none; None where Spark has none for its type."""
+    """Give a column's canonical text, NULL where a value has none; None where Spark has none for its type.
+
+    It takes more than rows may hold: what an expression gives of an event need not be cast bit by bit as Postgres does.
+    """
+    value, own = frame[name], frame.schema[name].dataType
+    if to.element is not None and isinstance(own, t.StringType):
+        own = t.ArrayType(t.StringType())
+        value = f.from_json(value, own)
+    elif isinstance(own, t.FractionalType) and to.kind in (Kind.INTEGER, Kind.NUMERIC):
+        value, own = value.cast("string"), t.StringType()
+    elif isinstance(own, t.DoubleType | t.FloatType) and to.kind is Kind.TEXT:
+        value, own = _number(value.cast("string")), t.StringType()
     try:
-        return _shown(frame[name], frame.schema[name].dataType, to)
+        return _shown(value, own, to)
     except LookupError:
         return None
 
@@ -160,6 +171,8 @@ def _scalar(value: Column, own: t.DataType, to: Kind) -> Column:
             return _trimmed(text) if own.scale else text
         case Kind.NUMERIC, t.BooleanType():
             return value.cast("int").cast("string")
+        case Kind.BOOLEAN, t.StringType():
+            return _boolean(f.lower(f.trim(value)))
         case Kind.INTEGER | Kind.NUMERIC, t.StringType():
             return _number(f.trim(value))
         case Kind.BYTEA, t.BinaryType():
@@ -191,6 +204,11 @@ def _number(text: Column) -> Column:
     exponent = _trimmed(text.try_cast("decimal(38,18)").cast("string"))
     found = found.when(text.rlike(r"^[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+$"), exponent)
     return reduce(lambda so_far, word: so_far.when(lower == word, f.lit(special[word])), special, found)
+
+
+def _boolean(word: Column) -> Column:
+    said = f.when(word.isin("t", "true", "y", "yes", "on", "1"), "true")
+    return said.when(word.isin("f", "false", "n", "no", "off", "0"), "false")
 
 
 def _uuid(text: Column) -> Column:

@@ -111,7 +111,7 @@ def write(
         stored = derivation.stored(records).sortWithinPartitions(ID_HASH, PARTITION, OFFSET)
         stored.write.options(**_WRITING).parquet(home.uri(name))
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
-    except (Py4JError, PySparkException, KafkaException) as error:
+    except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
         told = kafka_options.without_secrets(_root_cause(error), source.settings, source.options)
         raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {told}") from None
 

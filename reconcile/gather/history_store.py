@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
+from reconcile.errors import UnreachableError
 from reconcile.filesystem import FileSystem
 from reconcile.gather.history_index import DamagedIndexError, Index, parse_index
 
@@ -84,16 +85,16 @@ class Home:
 
     def publish(self, index: Index) -> bool:
         """Put the next index in its place; tell whether nobody else was faster."""
+        if self._generations()[-1:] >= [index.generation]:
+            return False  # also where the others were so many that its own place is free again
         if not self.files.renames_atomically:
-            if self.files.exists(self._index(index.generation)):
-                return False
             self.files.write_text_atomically(self._index(index.generation), index.text())
             return True
         # A folder, because a rename never replaces one that is not empty: of two, one fails.
         self.files.mkdirs(f"{self.folder}/index")
         written = f"{self.folder}/{_NEXT}{uuid4().hex[:12]}"
-        self.files.write_text_atomically(f"{written}/{_FILE}", index.text())
         try:
+            self.files.write_text_atomically(f"{written}/{_FILE}", index.text())
             self.files.rename(written, self._generation(index.generation))
         except (FileExistsError, FileNotFoundError):
             self.files.delete(written)
@@ -101,10 +102,13 @@ class Home:
         return True
 
     def remove_leftovers(self) -> None:
-        """Remove old indexes, and all segments that no index names and none can name any more."""
+        """Remove old indexes, and all segments that no index names and none can name any more.
+
+        What somebody else removes at the same time, or still writes to, is left to the next extension.
+        """
         generations = self._generations()
         for generation in generations[:-KEPT_GENERATIONS]:
-            self.files.delete(self._generation(generation))
+            self._remove(self._generation(generation))
         named: set[str] = set()
         for generation in generations[-KEPT_GENERATIONS:]:
             with suppress(FileNotFoundError):
@@ -114,10 +118,14 @@ class Home:
             for entry in self.files.list(f"{self.folder}/segments"):
                 match = _SEGMENT.fullmatch(entry.name)
                 if match and entry.name not in named and int(match[1]) < generations[-1]:
-                    self.files.delete(self.path(entry.name))
+                    self._remove(self.path(entry.name))
         for entry in self.files.list(self.folder):
             if entry.name.startswith(_NEXT):
-                self.files.delete(f"{self.folder}/{entry.name}")
+                self._remove(f"{self.folder}/{entry.name}")
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError, UnreachableError):
+            self.files.delete(path)
 
     def _generation(self, generation: int) -> str:
         return f"{self.folder}/index/{generation:08d}"

@@ -48,6 +48,13 @@ class PostgresLedger:
         """Give all entries."""
         return self.store.frame(spark, [session.text(_select(self.ledger))])
 
+    def bounds(self, spark: SparkSession, session: StoreSession) -> DataFrame:
+        """Give the first offset and time by partition, found out by the database."""
+        bounds = sql.SQL(
+            "select partition, min({}) as {}, min(at) as at from ({}) as entries group by partition"
+        ).format(sql.Identifier("offset"), sql.Identifier("offset"), _select(self.ledger))
+        return self.store.frame(spark, [session.text(bounds)])
+
     def among(self, events: DataFrame) -> DataFrame:
         """Give the entries for events, which have `id`, `event_id`, `partition` and `offset`, with the events' `id`."""
         store, ledger, kind = self.store, self.ledger, self.event_id_type

@@ -106,6 +106,19 @@ class LinkReader:
             return ledger.PostgresLedger.of(store, session, self.consumer.failure.ledger).all(self.spark, session)
         return ledger.SparkLedger(store, self.consumer.failure.ledger).all(self.spark)
 
+    def ledger_bounds(self) -> DataFrame | None:
+        """Give the ledger's first offset and time by partition; None if the consumer keeps none."""
+        from pyspark.sql import functions as f
+
+        if self.consumer.failure.ledger is None:
+            return None
+        store, session = self._stores[1], self._sessions[1]
+        if isinstance(store, PostgresStore):
+            assert session is not None
+            return ledger.PostgresLedger.of(store, session, self.consumer.failure.ledger).bounds(self.spark, session)
+        entries = ledger.SparkLedger(store, self.consumer.failure.ledger).all(self.spark)
+        return entries.groupBy("partition").agg(f.min("offset").alias("offset"), f.min("at").alias("at"))
+
     def ledger_of(self, events: DataFrame) -> DataFrame | None:
         """Give the ledger's entries for events, with the events' `id`."""
         if self.consumer.failure.ledger is None:

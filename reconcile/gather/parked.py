@@ -14,6 +14,7 @@ from reconcile.domain.case import ParkedIn
 from reconcile.gather.cluster import Cluster, TopicMissingError
 from reconcile.gather.history import History, extend
 from reconcile.gather.history_columns import (
+    CORRELATION_ID,
     EVENT_ID,
     HEADERS,
     ID,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 SCHEMA = (
     "kind string, topic string, partition int, offset bigint, at timestamp, id string, origin_partition int,"
-    " origin_offset bigint, event_id string, version string, resolved string, error string"
+    " origin_offset bigint, event_id string, version string, correlation_id string, resolved string, error string"
 )
 _ORIGIN = "struct<topic: string, partition: int, offset: bigint, group: string, error: string, pointer: boolean>"
 
@@ -90,16 +91,11 @@ def read(
 
 def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, main: str, log: DataFrame) -> DataFrame:
     """Give the parked records of a consumer; `log` is the history of the topic `main`."""
-    from pyspark.sql import functions as f
-
     held = [each for each in logs if any(segment.rows for segment in each.history.index.segments)]
     if not held:
         return spark.createDataFrame([], SCHEMA)
     raw = reduce(lambda left, right: left.unionByName(right), (_raw(spark, each) for each in held))
-    records = _parsed(raw, consumer).persist()
-    elsewhere = f.col("origin_topic").isin(*(each.topic.topic for each in held))
-    followed = records if records.where(elsewhere).isEmpty() else _origins_followed(records, main)
-    return _identified(followed, log, main)
+    return _identified(_origins_followed(_parsed(raw, consumer), main), log, main)
 
 
 def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
@@ -123,6 +119,7 @@ def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
             f.col(KEY).alias("_key"),
             f.when(f.col(EVENT_ID) != own_id, f.col(EVENT_ID)).alias("event_id"),
             f.col(VERSION).alias("version"),
+            f.col(CORRELATION_ID).alias("correlation_id"),
             f.col(TOMBSTONE).alias("_tombstone"),
             f.col(HEADERS).alias("_headers"),
         )
@@ -158,6 +155,7 @@ def _parsed(raw: DataFrame, consumer: Consumer) -> DataFrame:
             f.col("_origin.offset").alias("origin_offset"),
             "event_id",
             "version",
+            "correlation_id",
             resolved.alias("resolved"),
             f.col("_origin.error").alias("error"),
         )
@@ -236,6 +234,7 @@ def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
         "origin_offset",
         f.coalesce("event_id", "_event_id").alias("event_id"),
         f.coalesce("version", "_version").alias("version"),
+        "correlation_id",
         "resolved",
         "error",
     )

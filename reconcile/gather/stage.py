@@ -172,6 +172,12 @@ def log_history(job: Job, fence: Fence) -> History:
     return extend(job.spark, job.contract.topic, cluster_connection(job), ends, job.workspace.histories, avro=avro(job))
 
 
+def kept_history(job: Job) -> DataFrame:
+    """Give the topic's records as far as the fence of the run says that the log is evidence."""
+    fence = fences.from_json(json.dumps(job.run.json(FENCE)))
+    return log_history(job, fence).records(job.spark)
+
+
 def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
     """Give what lies in the failure topics of a consumer now."""
     contract = job.contract

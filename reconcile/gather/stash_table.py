@@ -51,6 +51,7 @@ def read(spark: SparkSession, store: PostgresStore, session: StoreSession, table
         value[1].cast("bigint").alias("origin_offset"),
         value[2].alias("event_id"),
         f.lit(None).cast("string").alias("version"),
+        f.lit(None).cast("string").alias("correlation_id"),
         f.when(value[4] == "true", f.lit("its table says that it is resolved")).alias("resolved"),
         f.lit(None).cast("string").alias("error"),
     )

@@ -1,18 +1,118 @@
-"""Great Expectations, as `reconcile` uses it: nothing is kept on disk and nothing is sent anywhere."""
+"""Great Expectations as the gate: suites run on Spark, nothing is kept on disk and nothing is sent anywhere."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconcile.errors import InvalidFileError, Problem
 
 if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuite
     from great_expectations.data_context import EphemeralDataContext
+    from pyspark.sql import DataFrame
+
+CRITICAL = "critical"
 
 
-def quality_context() -> EphemeralDataContext:
+@dataclass(frozen=True)
+class Checked:
+    """One expectation, and how it went. It holds figures, and no values of rows."""
+
+    suite: str
+    link: str | None
+    expectation: str
+    columns: tuple[str, ...]
+    severity: str
+    success: bool
+    why: str | None
+    rows: int | None
+    """How many rows were looked at; None for an expectation of another kind."""
+    unexpected: int | None
+    exception: str | None
+    """What was raised in place of an answer: that is a failure, and never a pass."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether the gate stays closed for it."""
+        return not self.success and (self.severity == CRITICAL or self.exception is not None)
+
+
+@contextmanager
+def quality_context() -> Iterator[EphemeralDataContext]:
     """Give a data context that lives in memory and reports to nobody."""
-    import great_expectations as gx
+    import warnings
 
-    context = gx.get_context(mode="ephemeral")
-    context.enable_analytics(enable=False)
-    context.variables.progress_bars = {"globally": False}
-    return context
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the library's own, when it is imported and when it is used
+        import great_expectations as gx
+
+        context = gx.get_context(mode="ephemeral")
+        context.enable_analytics(enable=False)
+        context.variables.progress_bars = {"globally": False}
+        yield context
+
+
+def load_suite(file: Path) -> tuple[ExpectationSuite, str]:
+    """Read a suite, and the frame that it is about; raise InvalidFileError for what is none."""
+    import great_expectations as gx
+    from great_expectations.exceptions import GreatExpectationsError
+
+    try:
+        said = json.loads(file.read_text("utf-8"))
+        suite = gx.ExpectationSuite(name=said["name"], expectations=said["expectations"], meta=said.get("meta") or {})
+        return suite, str((said.get("meta") or {}).get("frame", "copy"))
+    except OSError as error:
+        raise InvalidFileError(file, [Problem("", f"cannot be read: {error.strerror}")]) from None
+    except (ValueError, KeyError, TypeError, GreatExpectationsError) as error:
+        raise InvalidFileError(file, [Problem("", f"is no expectation suite: {error}")]) from None
+
+
+def check(
+    context: EphemeralDataContext,
+    suite: ExpectationSuite,
+    frame: DataFrame,
+    parameters: Mapping[str, Any],
+    link: str | None,
+) -> list[Checked]:
+    """Run a suite on a frame."""
+    name = f"{suite.name} of {link}"
+    source = context.data_sources.add_or_update_spark(name)
+    batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    found = batch.get_batch({"dataframe": frame}).validate(
+        suite, result_format="BASIC", expectation_parameters=dict(parameters)
+    )
+    return [_checked(suite.name, link, each) for each in found.results]
+
+
+def _checked(suite: str, link: str | None, result: Any) -> Checked:
+    asked, figures = result.expectation_config, result.result or {}
+    kwargs = asked.kwargs
+    columns = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
+    columns += kwargs.get("column_list", [])
+    exception = _exception(result.exception_info)
+    return Checked(
+        suite=suite,
+        link=link,
+        expectation=asked.type,
+        columns=tuple(map(str, columns)),
+        severity=str(getattr(asked.severity, "value", asked.severity) or CRITICAL),
+        success=bool(result.success) and exception is None,
+        why=(asked.meta or {}).get("why"),
+        rows=figures.get("element_count"),
+        unexpected=figures.get("unexpected_count"),
+        exception=exception,
+    )
+
+
+def _exception(info: Any) -> str | None:
+    """Find what was raised: its first line, which names no values."""
+    if not info:
+        return None
+    if "raised_exception" in info:
+        return str(info.get("exception_message") or "an exception")[:300] if info["raised_exception"] else None
+    return next((found for each in info.values() if (found := _exception(each))), None)

@@ -28,6 +28,8 @@ class Moment:
     """What the record is or says, in words."""
     marks: tuple[str, ...] = ()
     """What it has to do with the copy or the source, such as `the copy shows this`."""
+    origin: str | None = None
+    """Partition and offset of the topic's record that was put aside, where it tells."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,13 @@ def _shows(side: Shown, version: str | None, says: Mapping[str, str | None]) -> 
 
 def _parked(read: Mapping[str, Any]) -> Moment:
     place = "" if read["partition"] is None else f"{read['partition']}@{read['offset']}"
-    origin = f" from {read['origin_partition']}@{read['origin_offset']}" if read["origin_offset"] is not None else ""
+    known = read["origin_offset"] is not None
+    origin = f"{read['origin_partition']}@{read['origin_offset']}" if known else None
+    came = f" from {origin}" if known else ""
     error = f": {read['error']}" if read["error"] else ""
     state = (read["resolved"],) if read["resolved"] else ("still there",)
     at = None if read["at"] is None else _instant(read["at"])
-    return Moment(read["kind"], at, place, read["topic"], read["version"], f"put aside{origin}{error}", state)
+    return Moment(read["kind"], at, place, read["topic"], read["version"], f"put aside{came}{error}", state, origin)
 
 
 def _applied(read: Mapping[str, Any]) -> Moment:

@@ -1,16 +1,90 @@
-"""Great Expectations as it is used here."""
+"""Great Expectations as it is used here: what it may keep and send, what passes, and what never passes."""
 
 from __future__ import annotations
 
-import warnings
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconcile.errors import InvalidFileError
+from reconcile.files import committed
+from reconcile.report.quality import check, load_suite, quality_context
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The library's own warnings, and the sockets that PySpark leaves to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def suite_of(folder: Path, *expectations: dict[str, Any]) -> Any:
+    """Write a suite, and read it."""
+    file = folder / "suite.json"
+    file.write_text(json.dumps({"name": "own", "expectations": list(expectations)}))
+    return load_suite(file)[0]
 
 
 def test_nothing_is_kept_and_nothing_is_sent() -> None:
     """The data context lives in memory, and its analytics are off."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the library's own, when it is imported
-        from reconcile.report.quality import quality_context
+    with quality_context() as context:
+        assert "EphemeralDataContext" == type(context).__name__
+        assert context.config.analytics_enabled is False
 
-        context = quality_context()
-    assert "EphemeralDataContext" == type(context).__name__
-    assert context.config.analytics_enabled is False
+
+@pytest.mark.parametrize("name", ["source", "copy"])
+def test_rows_with_an_id_of_their_own_pass(spark: SparkSession, name: str) -> None:
+    """The committed suites on rows as they should be, with versions and without."""
+    frame = spark.createDataFrame([("a", "1"), ("b", None)], "id string, version string")
+    with quality_context() as context:
+        suite, about = load_suite(committed("expectations", f"{name}.json"))
+        assert name == about
+        without = check(context, suite, frame, {"versioned": 0.0}, "a/b")
+        versioned = check(context, suite, frame, {"versioned": 1.0}, "a/b")
+    assert [True, True, True] == [each.success for each in without]
+    assert [True, True, False] == [each.success for each in versioned]
+
+
+def test_an_id_that_stands_twice_is_counted(spark: SparkSession) -> None:
+    """How many rows were unexpected is told, and never what they hold."""
+    frame = spark.createDataFrame([("secret@x", "1"), ("secret@x", "1"), (None, "1")], "id string, version string")
+    with quality_context() as context:
+        suite, _ = load_suite(committed("expectations", "source.json"))
+        checked = check(context, suite, frame, {"versioned": 1.0}, "a/b")
+    assert [(False, 1), (False, 2), (True, 0)] == [(each.success, each.unexpected) for each in checked]
+    assert "secret" not in repr(checked)
+
+
+def test_the_log_is_checked_for_its_order(spark: SparkSession) -> None:
+    """C4: a version below one that stands before it in the partition."""
+    from reconcile.report import quality_frames
+
+    records = spark.sql(
+        "select * from values ('a', 0, 0L, '1'), ('a', 0, 1L, '3'), ('a', 0, 2L, '2'), ('b', 0, 3L, '1')"
+        " as t(id, partition, offset, version)"
+    ).selectExpr("*", "timestamp '2026-01-01' as timestamp", "true as readable")
+    with quality_context() as context:
+        suite, _ = load_suite(committed("expectations", "log.json"))
+        checked = check(context, suite, quality_frames.log(records), {}, None)
+    assert [True, True, False, True] == [each.success for each in checked]
+
+
+def test_an_exception_is_a_failure(spark: SparkSession, tmp_path: Path) -> None:
+    """A suite that asks for a column which is not there stops the gate, whatever its severity."""
+    suite = suite_of(
+        tmp_path,
+        {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "nowhere"}, "severity": "info"},
+    )
+    with quality_context() as context:
+        checked = check(context, suite, spark.createDataFrame([("a",)], "id string"), {}, "a/b")
+    assert [(False, True)] == [(each.success, each.stops) for each in checked]
+    assert checked[0].exception is not None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', '{"name": "x", "expectations": [{"type": "nonsense"}]}'])
+def test_what_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
+    """The file is named."""
+    (tmp_path / "own.json").write_text(text)
+    with pytest.raises(InvalidFileError, match=r"own\.json"):
+        load_suite(tmp_path / "own.json")

@@ -61,13 +61,15 @@ def test_a_killed_extension_leaves_nothing_half_read(world: LogWorld, stage: str
     world.produce(("k", event(9)), partition=1)
     first = world.extend({0: 2, 1: 0})
     command = [sys.executable, "-c", KILLED, stage, world.bootstrap, world.store.root, world.name, "6,1"]
+    (known,) = segments(first)
+    found = Path(first.home.path("")).glob
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        (known,) = segments(first)
-        found = Path(first.home.path("")).glob
-        until(lambda: any(known not in each.parts for each in found(f"*/{REACHED[stage]}")))
-        killed = psutil.Process(process.pid)
-        for each in (*killed.children(recursive=True), killed):
-            each.kill()
+        try:
+            until(lambda: any(known not in each.parts for each in found(f"*/{REACHED[stage]}")), seconds=180)
+        finally:
+            killed = psutil.Process(process.pid)
+            for each in (*killed.children(recursive=True), killed):
+                each.kill()
     assert (2, first.index) == (len(segments(first)), first.home.load())
     history = world.extend()
     assert world.consumed() == world.held(history)
@@ -91,6 +93,23 @@ def test_an_extension_that_comes_second_reads_what_is_left(world: LogWorld, monk
     assert world.consumed() == world.held(history)
     assert [4, 2] == [segment.rows for segment in history.index.segments]
     assert sorted(segment.name for segment in history.index.segments) == segments(history)
+
+
+def test_what_a_faster_extension_removed_is_read_again(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another extension came first and cleaned up before we looked at what we wrote, nothing fails."""
+    world.create()
+    world.produce(*(("k", event(i)) for i in range(6)))
+    look, others = history_segment._segment, [lambda: world.extend({0: 4, 1: 0})]
+
+    def overtaken(*arguments: Any) -> Any:
+        if others:
+            others.pop()()
+        return look(*arguments)
+
+    monkeypatch.setattr(history_segment, "_segment", overtaken)
+    history = world.extend()
+    assert world.consumed() == world.held(history)
+    assert [4, 2] == [segment.rows for segment in history.index.segments]
 
 
 def test_extensions_at_once_keep_one_truth(world: LogWorld) -> None:

@@ -1,0 +1,72 @@
+"""`reconcile history`: drift over the runs of a contract."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.jobs import say, workspace_of
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import console, table
+from reconcile.contract import load_contract
+from reconcile.report.model import Trend
+from reconcile.settings import load_settings
+
+_NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
+
+
+@click.command()
+@options.contract_file
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many runs, the newest."
+)
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as one HTML file.")
+@options.config
+@options.workspace
+@options.as_json
+def history(
+    contract: Path, limit: int, html: Path | None, config: Path | None, workspace: str | None, as_json: bool
+) -> None:
+    """Show how many aggregates of each copy of CONTRACT had drifted, run by run."""
+    agreed = load_contract(contract)
+    settings = load_settings(config, workspace)
+    from reconcile.report.html import history_html
+    from reconcile.report.trend import trends
+
+    with workspace_of(settings) as place:
+        told, problem = trends(place, settings, agreed.aggregate)
+    notes = (problem,) if problem else ()
+    if html is not None:
+        html.write_text("".join(history_html(agreed.aggregate, told, notes)), "utf-8")
+    if as_json:
+        print_json({"contract": agreed.aggregate, "links": [_data(each, limit) for each in told]})
+    else:
+        for each in told:
+            _show(each, limit)
+    if not told:
+        say(f"no run of {agreed.aggregate} is known")
+    for note in notes:
+        say(f"reconcile: {note}")
+
+
+def _show(trend: Trend, limit: int) -> None:
+    from reconcile.report.trend import sparkline
+
+    points = trend.points[-limit:]
+    out = console()
+    out.print(f"{trend.link}  {sparkline(each.drifted for each in points)}")
+    runs = table("run", "when", *_NUMBERS, right=_NUMBERS)
+    for each in reversed(points):
+        changes = (each.opened, each.returned, each.closed, each.still_open)
+        told = ("-" if number is None else f"{number:,}" for number in (each.compared, each.drifted, *changes))
+        mark = "" if each.complete else " (incomplete)"
+        runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *told)
+    out.print(runs)
+
+
+def _data(trend: Trend, limit: int) -> dict[str, object]:
+    points = [{**asdict(each), "at": each.at.isoformat()} for each in trend.points[-limit:]]
+    return {"link": trend.link, "points": points}

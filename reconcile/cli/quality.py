@@ -1,0 +1,52 @@
+"""`reconcile quality`: the expectation suites as a gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconcile import pipeline
+from reconcile.cli import options
+from reconcile.cli.jobs import job_of
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import console, table
+
+FAILED = 1
+
+
+@click.command()
+@options.run_id
+@click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def quality(
+    context: click.Context,
+    run_id: str,
+    contract: Path | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Check what a run has read and found against expectation suites: the committed ones and the contract's own.
+
+    Exits 1 when an expectation fails that is critical, or that could not be evaluated.
+    """
+    with job_of(run_id, contract, config, workspace) as job:
+        found = pipeline.quality(job)
+    if as_json:
+        print_json({"run_id": run_id, **found})
+    else:
+        shown = table("suite", "link", "expectation", "columns", "result", "unexpected", wrap=("expectation",))
+        for each in found["results"]:
+            result = "ok" if each["success"] else "FAILED" if each["stops"] else each["severity"]
+            many = "" if not each["rows"] else f"{each['unexpected'] or 0:,} of {each['rows']:,}"
+            columns = ", ".join(each["columns"])
+            shown.add_row(each["suite"], each["link"] or "", each["expectation"], columns, result, many)
+        console().print(shown)
+        for each in found["results"]:
+            if each["exception"]:
+                click.echo(f"reconcile: {each['suite']}: {each['expectation']}: {each['exception']}", err=True)
+    context.exit(0 if found["success"] else FAILED)

@@ -1,0 +1,230 @@
+"""`reconcile plan`, `apply` and `verify`: what is to be done about findings, doing it, and whether it helped."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile import pipeline
+from reconcile.cli import options
+from reconcile.cli.jobs import job_of, say
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import console, table
+
+if TYPE_CHECKING:
+    from reconcile.domain.correction import Item
+    from reconcile.domain.plan import Plan
+    from reconcile.job import Job
+
+REFUSED = 2
+NOT_APPLIED = 1
+SHOWN = 50
+
+contract_moved = click.option(
+    "--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved."
+)
+yes_option = click.option("--yes", is_flag=True, help="Emit what was planned without asking.")
+
+
+@click.command()
+@options.run_id
+@contract_moved
+@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="At most so many lines.")
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def plan(
+    context: click.Context,
+    run_id: str,
+    contract: Path | None,
+    limit: int,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Say what is to be done about each finding of a run, why, and what is left to people. Emits nothing.
+
+    Exits 2 when the plan may not be applied.
+    """
+    with job_of(run_id, contract, config, workspace) as job:
+        made = pipeline.plan(job)
+    if as_json:
+        from reconcile.domain.plan import to_data
+
+        print_json(to_data(made))
+    else:
+        show_plan(made, limit)
+    for reason in made.reasons:
+        say(f"reconcile: refused: {reason}")
+    context.exit(REFUSED if made.reasons else 0)
+
+
+@click.command()
+@options.run_id
+@contract_moved
+@yes_option
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def apply(
+    context: click.Context,
+    run_id: str,
+    contract: Path | None,
+    yes: bool,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Emit the corrections of a run's plan; once more after an interruption, it goes on where it stopped.
+
+    Asks on a terminal. Exits 1 when the answer is no, 2 when the plan may not be applied or nobody could be asked.
+    """
+    with job_of(run_id, contract, config, workspace) as job:
+        applied = emitted(job, yes)
+    if applied is None:
+        context.exit(NOT_APPLIED)
+    if as_json:
+        print_json(applied)
+    else:
+        show_applied(applied)
+
+
+@click.command()
+@options.run_id
+@contract_moved
+@options.config
+@options.workspace
+@options.as_json
+@click.pass_context
+def verify(
+    context: click.Context,
+    run_id: str,
+    contract: Path | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Wait until the groups have passed their corrections, and say whether the copies agree now.
+
+    Exits 0 when all is verified and nothing beyond tolerance is left, else 1; then it may be asked again later.
+    """
+    with job_of(run_id, contract, config, workspace) as job:
+        verified = pipeline.verify(job)
+    if as_json:
+        print_json(verified)
+    else:
+        show_verified(verified)
+    context.exit(verified["exit_code"])
+
+
+def emitted(job: Job, yes: bool) -> dict[str, Any] | None:
+    """Apply a run's plan with somebody's yes; give what was emitted, or None if the answer was no."""
+    from reconcile.repair.stage_apply import require_applicable
+    from reconcile.repair.stage_plan import planned
+
+    made = planned(job.run)
+    require_applicable(job, made)
+    asking = any(link.corrections and link.approval for link in made.links)
+    approved = yes
+    if asking and not yes and at_terminal():
+        say(numbers(made))
+        approved = click.confirm("Emit these corrections?", err=True)
+        if not approved:
+            say("nothing was emitted")
+            return None
+    return pipeline.apply(job, approved=approved)
+
+
+def at_terminal() -> bool:
+    """Tell whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def numbers(made: Plan) -> str:
+    """Say in figures what a plan would emit, where, and who reads it."""
+    lines = []
+    for link in made.links:
+        if link.corrections:
+            counted = Counter(item.action.value for item in link.corrections)
+            what = ", ".join(f"{number:,} {action}" for action, number in counted.items())
+            readers = ", ".join(link.readers) or "nobody"
+            lines.append(f"{link.link}: {what} to {link.topic}; also read by {readers}")
+            lines += [f"  note: {warning}" for warning in link.warnings]
+    return "\n".join(lines)
+
+
+def show_plan(made: Plan, limit: int) -> None:
+    """Show a plan: what goes where and who reads it, then line by line."""
+    out = console()
+    links = table("link", "to", "partitions by", "also read by", "restate", "tombstone", "advice", "left",
+                  right=("restate", "tombstone", "advice", "left"), wrap=("also read by",))  # fmt: skip
+    for link in made.links:
+        figures = (f"{link.counts[name]:,}" for name in ("restate", "tombstone", "advice", "left"))
+        by = " or ".join(link.partitioner) or "-"
+        links.add_row(link.link, link.topic, by, ", ".join(link.readers) or "nobody", *figures)
+    out.print(links)
+    items = [item for link in made.links for item in link.items]
+    if items:
+        lines = table("link", "id", "action", "partition", "cause", "why", wrap=("why",))
+        for item in items[:limit]:
+            lines.add_row(*_cells(item))
+        out.print(lines)
+        if len(items) > limit:
+            out.print(f"{len(items) - limit:,} more: --limit {len(items)}, or --json, shows all")
+    for link in made.links:
+        for warning in link.warnings:
+            out.print(f"{link.link}: note: {warning}")
+    out.print(_verdict(made))
+
+
+def show_applied(applied: dict[str, Any]) -> None:
+    """Show what was emitted, and what was not any more."""
+    shown = table("link", "topic", "emitted", "dropped", right=("emitted", "dropped"))
+    for link in applied["links"]:
+        count = len({each["correction_id"] for each in link["emitted"]})
+        shown.add_row(link["link"], link["topic"], f"{count:,}", f"{len(link['dropped']):,}")
+    console().print(shown)
+    _reasons(each["reason"] for link in applied["links"] for each in link["dropped"])
+
+
+def show_verified(verified: dict[str, Any]) -> None:
+    """Show what became of the corrections."""
+    outcomes = ("converged", "superseded", "refused", "unverified")
+    shown = table("link", *outcomes, "still differ", right=(*outcomes, "still differ"))
+    for link in verified["links"]:
+        figures = (f"{link['outcomes'].get(name, 0):,}" for name in outcomes)
+        shown.add_row(link["link"], *figures, f"{link['left']:,}")
+    console().print(shown)
+    doubtful = ("refused", "unverified")
+    _reasons(
+        f"{each['outcome']}: {each['reason']}"
+        for link in verified["links"]
+        for each in link["corrections"]
+        if each["outcome"] in doubtful
+    )
+
+
+def _reasons(reasons: Any) -> None:
+    for reason, number in Counter(reasons).most_common():
+        console().print(f"{number:,} with: {reason}")
+
+
+def _cells(item: Item) -> Sequence[str]:
+    where = ", ".join(map(str, item.partitions)) or "-"
+    return item.link, item.aggregate_id or "(none)", item.action.value, where, item.cause, item.reason
+
+
+def _verdict(made: Plan) -> str:
+    count = sum(1 for _ in made.corrections)
+    if made.reasons:
+        return "The plan is refused: nothing of it may be applied."
+    if not count:
+        return "There is nothing that a correction could mend."
+    return f"{count:,} corrections; nothing is emitted before `reconcile apply --run {made.run_id}`."

@@ -1,0 +1,134 @@
+"""`reconcile report`: what a past run found, for people and for machines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from reconcile import pipeline
+from reconcile.cli import options
+from reconcile.cli.jobs import run_of, say
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import console, table
+from reconcile.contract import load_contract
+from reconcile.report.model import Level, Report
+from reconcile.settings import load_settings
+
+_WORST = 10
+
+
+@click.command()
+@click.argument("run_argument", metavar="[RUN_ID]", required=False)
+@click.option("--run", "run_option", metavar="RUN_ID", help="The run, as the other stages take it.")
+@click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "json", "csv", "prometheus"]),
+    help="Give this one rendering alone, and write nothing into the run.",
+)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to; left out, to stdout.")
+@options.config
+@options.workspace
+@options.as_json
+def report(
+    run_argument: str | None,
+    run_option: str | None,
+    contract: Path | None,
+    form: str | None,
+    output: Path | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Render the run RUN_ID: on the terminal, and as HTML, CSV, JSON and Prometheus text in its folder."""
+    run_id = run_argument or run_option
+    if run_id is None or (run_argument and run_option):
+        raise click.UsageError("name one run: RUN_ID, or --run RUN_ID")
+    if output is not None and form is None:
+        raise click.UsageError("--output needs --format")
+    settings = load_settings(config, workspace)
+    from reconcile.report import stage
+    from reconcile.report.contracts import contract_of
+    from reconcile.report.result import report_of, to_data
+
+    with run_of(run_id, settings) as (place, run):
+        agreed = load_contract(contract) if contract is not None else contract_of(run)
+        if form is not None:
+            pieces = stage.rendered(form, report_of(run, place, settings, agreed), run, place)
+            _write([piece.encode("utf-8", "replace") for piece in pieces], output)
+            return
+        told = pipeline.report(run, place, settings, agreed)
+        files = {name: f"{run.folder}/{file}" for name, file in stage.FORMATS.items()}
+    if as_json:
+        print_json({**to_data(told), "artifacts": files})
+        return
+    show(told)
+    say(f"written to {files['html']}")
+
+
+def show(told: Report) -> None:
+    """Print a report on the terminal."""
+    from reconcile.report.flow import hop_name
+    from reconcile.report.trend import sparkline
+
+    out = console()
+    out.print(told.verdict)
+    numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
+    links = table("link", *numbers, "settled", "oldest since", "last runs", right=numbers)
+    trends = {each.link: each for each in told.trends}
+    for link in told.links:
+        figures = (link.compared, link.agreeing, link.drifted, link.latent, link.tolerated, link.in_flight)
+        shown = ["-"] * len(figures) if link.level == Level.UNKNOWN else [f"{figure:,}" for figure in figures]
+        points = trends[link.link].points[-20:] if link.link in trends else ()
+        oldest = "" if link.oldest is None else f"{link.oldest:%Y-%m-%d %H:%M}"
+        settled = "could not be read" if link.level == Level.UNKNOWN else "yes" if link.settled else "no"
+        links.add_row(link.link, *shown, settled, oldest, sparkline(each.drifted for each in points))
+    out.print(links)
+    if told.flows:
+        causes = table("where it broke", "cause", "findings", right=("findings",))
+        for each in told.flows:
+            causes.add_row(hop_name(each.hop), each.cause, f"{each.number:,}")
+        out.print(causes)
+        ages = table("age", "findings", right=("findings",))
+        for count in told.ages:
+            if count.number:
+                ages.add_row(count.name, f"{count.number:,}")
+        out.print(ages)
+        _show_worst(told)
+    _show_repair(told)
+    for note in told.notes:
+        say(f"reconcile: {note}")
+
+
+def _show_worst(told: Report) -> None:
+    worst = table("the worst", "link", "difference", "cause", "fields", "age", wrap=("fields",))
+    for each in told.shown[:_WORST]:
+        finding = each.finding
+        fields = ", ".join(field["name"] for field in finding["fields"])
+        name = finding["aggregate_id"] or "(none)"
+        worst.add_row(name, finding["link"], finding["difference"], finding["cause"], fields, each.age)
+    console().print(worst)
+
+
+def _show_repair(told: Report) -> None:
+    if told.repair is None:
+        return
+    repairs = table("repair", "what", "number", right=("number",))
+    for link in told.repair.links:
+        for each in (*link.actions, *link.states):
+            repairs.add_row(link.link, each.name, f"{each.number:,}")
+    console().print(repairs)
+    for reason in told.repair.refused:
+        console().print(f"The plan is refused: {reason}")
+
+
+def _write(pieces: list[bytes], output: Path | None) -> None:
+    if output is None:
+        for piece in pieces:
+            click.echo(piece, nl=False)
+        sys.stdout.flush()
+    else:
+        output.write_bytes(b"".join(pieces))

@@ -1,0 +1,53 @@
+"""`reconcile trace`: an aggregate's records through topic, retry, stash and dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.jobs import new_job
+from reconcile.cli.output import print_json
+from reconcile.cli.tables import console, table
+from reconcile.errors import RefusedError
+
+
+@click.command()
+@options.contract_file
+@click.argument("aggregate_id", metavar="[ID]", required=False)
+@click.option("--correlation-id", help="In place of an ID: all records that carry it, of whatever aggregate.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many records.")
+@options.config
+@options.workspace
+@options.as_json
+def trace(
+    contract: Path,
+    aggregate_id: str | None,
+    correlation_id: str | None,
+    limit: int,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Follow the aggregate ID through the topic and all failure topics, as they are now. Reads only."""
+    if (aggregate_id is None) == (correlation_id is None):
+        raise RefusedError("give either an ID, or --correlation-id")
+    with new_job(contract, config, workspace) as job:
+        from reconcile.gather.trace import trace as follow
+
+        found = follow(job, aggregate_id, correlation_id, limit)
+    if as_json:
+        print_json({"records": [{**asdict(each), "at": each.at and each.at.isoformat()} for each in found]})
+        return
+    # What was asked for stands in every line: the other is told.
+    other = "id" if aggregate_id is None else "correlation id"
+    shown = table("when", "where", "place", "version", "what", other, wrap=("what",))
+    for each in found:
+        place = "" if each.offset is None else f"{each.partition}@{each.offset}"
+        when = "" if each.at is None else f"{each.at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        where = each.topic if each.kind == "log" else f"{each.kind.replace('_', ' ')}: {each.topic}"
+        told = each.aggregate_id if aggregate_id is None else each.correlation_id
+        shown.add_row(when, where, place, each.version or "", each.what, told or "")
+    console().print(shown)

@@ -1,0 +1,63 @@
+"""`reconcile web`: runs, findings and stories in a browser; it reads only."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.jobs import say, workspace_of
+from reconcile.errors import RefusedError
+from reconcile.references import FORMS, reference
+from reconcile.settings import load_settings
+
+_LOOPBACK = "127.0.0.1"
+
+
+@click.command()
+@click.option("--host", default=_LOOPBACK, show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True)
+@click.option("--token", help=f"Where the token is kept that visitors have to know: {FORMS}. Needed beyond loopback.")
+@options.config
+@options.workspace
+def web(host: str, port: int, token: str | None, config: Path | None, workspace: str | None) -> None:
+    """Show runs, findings, stories, history and plans in a browser, until it is interrupted."""
+    settings = load_settings(config, workspace)
+    secret = _token(token)
+    if not is_loopback(host) and secret is None:
+        raise RefusedError(f"{host} can be reached by others: say with --token what they have to know ({FORMS})")
+    try:
+        import uvicorn
+
+        from reconcile.web.app import web_app
+    except ModuleNotFoundError as error:
+        raise RefusedError(f"the web app needs {error.name}: pip install 'reconcile[web]'") from None
+
+    with workspace_of(settings) as place:
+        app = web_app(place, settings, token=secret, hosts=("localhost", host) if is_loopback(host) else ())
+        say(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+        uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, server_header=False)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        found = reference(text, "password", Path())
+    except ValueError as error:
+        raise RefusedError(f"--token {error}") from None
+    if found is None:
+        raise RefusedError(f"--token takes no token itself, but where it is kept: {FORMS}")
+    return found.resolve().get_secret_value()

@@ -1,0 +1,233 @@
+"""What is done about a finding: decided by its cause, its difference, the contract's terms and how things stand now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from reconcile.domain.cause import Cause
+from reconcile.domain.correction import Action
+from reconcile.domain.finding import Difference, Finding, Status
+
+WRITES = frozenset({Action.RESTATE, Action.TOMBSTONE})
+"""The actions that emit a record."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What is done, and why."""
+
+    action: Action
+    reason: str
+
+    @property
+    def writes(self) -> bool:
+        """Whether it emits a record."""
+        return self.action in WRITES
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a contract says of a link, as far as it decides what is repaired."""
+
+    causes: frozenset[Cause] | None = None
+    """The causes that are repaired; None for every one with a safe repair."""
+    deletes: bool = False
+    guard: Literal["none", "newer", "newer-or-equal"] = "none"
+    records: bool = False
+    """Whether the copy holds one immutable row for each event."""
+    told: frozenset[str] = frozenset()
+    """The compared fields that a correction brings."""
+    adds: frozenset[str] = frozenset()
+    """The compared fields that events add to; a correction carries no such change."""
+    restates: bool = True
+    """Whether the contract says how a value is built."""
+    deletable: bool = True
+    """Whether a record that deletes can be written."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an aggregate stands when the plan is made."""
+
+    rows: int = 1
+    """How often the source has it."""
+    version: int | None = None
+    """The source's version."""
+    log_version: int | None = None
+    """The newest version in the log."""
+    unread: tuple[int, ...] = ()
+    """Partitions beside its home where the group has not come to the last of its records."""
+    key: bool = True
+    """Whether the bytes of its key are known."""
+
+
+def treat(finding: Finding, terms: Terms, standing: Standing) -> Treatment:
+    """Say what is done about a finding."""
+    base = by_finding(finding, terms)
+    if not base.writes:
+        return base
+    against = _deleting(terms, standing) if base.action is Action.TOMBSTONE else _restating(finding, terms, standing)
+    if against is None and not standing.key:
+        against = _advice("no record of it shows how its key is written: let its owner publish it once")
+    if against is None and standing.unread:
+        where = ", ".join(map(str, standing.unread))
+        against = _left(
+            f"the group has not consumed its records in partition {where}: they could overtake a correction"
+        )
+    return against or Treatment(base.action, base.reason + _left_over(finding, terms))
+
+
+def by_finding(finding: Finding, terms: Terms) -> Treatment:
+    """Say what would be done about a finding as far as it and the contract alone tell."""
+    if finding.aggregate_id is None:
+        return _advice("rows without an id cannot be addressed: delete them, or give them one")
+    if finding.status is Status.IN_FLIGHT:
+        return TABLE[Cause.IN_FLIGHT][finding.difference]
+    if finding.status is Status.INCOMPLETE:
+        return _left("it is not confirmed: something that would tell could not be read")
+    if finding.status is Status.TOLERATED or finding.equivalent:
+        return _left("tolerated: a reader sees no difference")
+    base = TABLE[finding.cause][finding.difference]
+    named = terms.causes is not None and finding.cause in terms.causes
+    if finding.cause is Cause.UNDETERMINED and named:
+        base = _MENDED[finding.difference]
+    if not base.writes:
+        return base
+    if terms.causes is not None and not named:
+        return _left(f"the contract does not repair {finding.cause}: see repair.causes")
+    if terms.records and finding.difference is not Difference.MISSING:
+        return _advice("the copy never changes what it has: correct or delete its row by hand")
+    if base.action is Action.TOMBSTONE and not terms.deletes:
+        return _left("the contract permits no deletions: see repair.deletes")
+    return base
+
+
+def _restating(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
+    """Say why an aggregate is not restated, if it is not."""
+    if standing.rows > 1:
+        return _SOURCE_TWICE
+    if not standing.rows:
+        return _left("moved on: the source no longer has it")
+    if finding.source_version != standing.version:
+        return _left(f"moved on: the source is at version {standing.version}, and was at {finding.source_version}")
+    if not terms.restates:
+        return _advice("the contract does not say how a value is built: add topic.value")
+    differ = {each.name for each in finding.fields}
+    if terms.adds and (finding.difference is Difference.MISSING or (differ and differ <= terms.adds)):
+        names = ", ".join(sorted(terms.adds & differ or terms.adds))
+        return _advice(f"{names} is a sum of changes, which no state can restate: book the difference in the copy")
+    if differ and not differ & terms.told:
+        return _advice(f"no correction brings {', '.join(sorted(differ))}: correct the copy by hand")
+    if None not in (standing.log_version, standing.version) and standing.log_version > standing.version:  # type: ignore[operator]
+        return _left(f"moved on: the log is at version {standing.log_version} already")
+    return _ignored(finding, terms, standing)
+
+
+def _ignored(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
+    """Say that the consumer's own check would refuse the source's version, if it would."""
+    theirs, ours = finding.consumer_version, standing.version
+    if terms.guard == "none" or theirs is None or ours is None:
+        return None
+    if ours > theirs or (ours == theirs and terms.guard == "newer-or-equal"):
+        return None
+    return _advice(
+        f"the consumer would ignore it: its copy is at version {theirs} and it takes only what is"
+        f" {'newer' if terms.guard == 'newer' else 'as new or newer'}; the source is at {ours}: correct it by hand"
+    )
+
+
+def _deleting(terms: Terms, standing: Standing) -> Treatment | None:
+    """Say why an aggregate is not deleted, if it is not."""
+    if standing.rows:
+        return _left("moved on: the source has it again")
+    if not terms.deletable:
+        return _advice("no record can be written that topic.delete takes for a deletion: delete its row by hand")
+    return None
+
+
+def _left_over(finding: Finding, terms: Terms) -> str:
+    """Name the fields that differ and that the correction does not bring."""
+    rest = sorted({each.name for each in finding.fields} - terms.told)
+    return f"; it does not bring {', '.join(rest)}" if rest else ""
+
+
+def _advice(reason: str) -> Treatment:
+    return Treatment(Action.ADVICE, reason)
+
+
+def _left(reason: str) -> Treatment:
+    return Treatment(Action.LEFT, reason)
+
+
+_SOURCE_TWICE = _advice("the source holds the id more than once: nobody can tell which row is right")
+_SURPLUS = _advice("delete the surplus row: a record could only add another one")
+_AGREES = _left("the state agrees: there is nothing to restate")
+_EACH = tuple(Difference)
+
+
+def _all(treatment: Treatment) -> Mapping[Difference, Treatment]:
+    return dict.fromkeys(_EACH, treatment)
+
+
+def _mended(why: str, latent: Treatment = _AGREES) -> Mapping[Difference, Treatment]:
+    return {
+        Difference.MISSING: Treatment(Action.RESTATE, why),
+        Difference.ORPHAN: Treatment(Action.TOMBSTONE, why),
+        Difference.CHANGED: Treatment(Action.RESTATE, why),
+        Difference.DUPLICATED: _SURPLUS,
+        Difference.LATENT: latent,
+    }
+
+
+def _but(rules: Mapping[Difference, Treatment], latent: Treatment) -> Mapping[Difference, Treatment]:
+    return {**rules, Difference.LATENT: latent}
+
+
+_MENDED = _mended("nothing shows why it differs, and the contract asks for its repair")
+TABLE: Mapping[Cause, Mapping[Difference, Treatment]] = {
+    Cause.IN_FLIGHT: _all(_left("it is in flight: the event will arrive by itself")),
+    Cause.STASHED: _but(
+        _all(_advice("release the stash first: what lies there would overwrite a correction")),
+        _advice("an overtaken record lies in the stash: discard it, or see that it is not applied over newer state"),
+    ),
+    Cause.RETRYING: _but(
+        _all(_advice("it is on its way: what waits in the retry topic would overwrite a correction")),
+        _advice("an overtaken record waits in a retry topic: stop it there, or it overwrites newer state"),
+    ),
+    Cause.DEAD_LETTERED: _mended(
+        "its event was dead-lettered; redriven later, that overwrites this unless the consumer compares versions",
+        _advice("an overtaken record lies among the dead letters: discard it, or redrive it with care"),
+    ),
+    Cause.SKIPPED: _mended("the consumer skipped an event"),
+    Cause.OUT_OF_ORDER: _mended("an older event was applied after a newer one"),
+    Cause.DUPLICATE_APPLIED: _mended("an event was applied twice"),
+    Cause.NEVER_PUBLISHED: _mended("the change was never published: mend the publisher as well"),
+    Cause.EXPIRED: _mended("the events that would tell have expired"),
+    Cause.MISROUTED: _mended(
+        "its events stand in several partitions: mend the publisher that writes by another partitioner as well",
+        _left("the state agrees: mend the publisher that writes by another partitioner"),
+    ),
+    Cause.SOURCE_REGRESSED: _all(_advice("the source has lost what it published: decide who is right")),
+    Cause.PAYLOAD_DIVERGENCE: _mended("the event says something else than the source: mend the publisher as well"),
+    Cause.SCHEMA_VIOLATION: _mended("the record that carries the state cannot be read: mend the publisher as well"),
+    Cause.PHANTOM: _mended("nobody but the copy ever knew it: find who wrote it"),
+    Cause.FOREIGN_WRITE: _mended("something else wrote the copy: find who did"),
+    Cause.UNDETERMINED: {
+        **_all(_advice("nothing shows why it differs: look at it, or name `undetermined` in repair.causes")),
+        Difference.DUPLICATED: _SOURCE_TWICE,
+        Difference.LATENT: _AGREES,
+    },
+}
+
+
+def in_order(groups: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
+    """Give groups so that each stands behind those that it depends on; and those that depend on one another."""
+    waiting = {name: {each for each in needs if each in groups and each != name} for name, needs in groups.items()}
+    ordered: list[str] = []
+    while ready := [name for name, needs in waiting.items() if needs <= set(ordered)]:
+        ordered += ready
+        for name in ready:
+            del waiting[name]
+    return [*ordered, *waiting], list(waiting)

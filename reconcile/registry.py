@@ -1,0 +1,60 @@
+"""What a run leaves in the control store: that it was, what it found, and what of that had been found before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from reconcile.control.findings import Sighting
+from reconcile.control.runs import link_figures
+from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.correction import content_digest
+from reconcile.domain.finding import Status
+from reconcile.job import Job
+from reconcile.manifest import Stage
+from reconcile.report import stored
+from reconcile.settings import Settings
+from reconcile.workspace import needs_spark
+
+
+@contextmanager
+def control_of(settings: Settings) -> Iterator[ControlStore | None]:
+    """Give the control store; None where none is set and the workspace cannot hold one."""
+    if settings.control_store is None and needs_spark(settings.workspace):
+        yield None
+        return
+    with open_control(settings) as control:
+        yield control
+
+
+def begin(job: Job, stage: Stage) -> None:
+    """Write down that a run has come to a stage."""
+    with control_of(job.settings) as control:
+        if control is not None:
+            control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
+            control.reach_stage(job.run.id, stage)
+
+
+def audited(job: Job, told: dict[str, Any]) -> dict[str, Any]:
+    """Write down what a run found; give for each link what is new in it, came back, and is gone."""
+    over_time: dict[str, Any] = {}
+    with control_of(job.settings) as control:
+        if control is None:
+            return over_time
+        control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
+        for link in told["links"]:
+            name = link["link"]
+            drift = control.record_findings(job.run.id, name, _sightings(job, name), complete=True, scope=job.ids)
+            over_time[name] = asdict(drift)
+        figures = [link_figures(each) for each in told["links"]]
+        control.end_run(job.run.id, "audit", complete=told["complete"], exit_code=told["exit_code"], links=figures)
+    return over_time
+
+
+def _sightings(job: Job, link: str) -> Iterator[Sighting]:
+    for each in stored.findings(job.run, links=[link], spark=job.spark):
+        if each["aggregate_id"] is not None and each["status"] != Status.IN_FLIGHT:
+            fields = sorted(field["name"] for field in each["fields"])
+            yield Sighting(each["aggregate_id"], each["difference"], each["cause"], content_digest(fields))

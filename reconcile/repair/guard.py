@@ -1,0 +1,87 @@
+"""The guard: right before anything is emitted, what has moved on since the plan is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reconcile.contract import Topic
+from reconcile.domain.correction import RUN_ID, Action, Correction, Item
+from reconcile.domain.version import parse
+from reconcile.repair.json_values import MisfitError
+from reconcile.repair.records import Known, Records
+from reconcile.repair.topic_form import locate, sample
+from reconcile.repair.value_codec import Codec
+from reconcile.repair.values import SourceRow
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """What may be emitted, and what may not any more: the reason by the correction's id."""
+
+    corrections: tuple[Correction, ...]
+    dropped: Mapping[str, str]
+
+
+def guarded(
+    items: Sequence[Item], rows: Mapping[str, Sequence[SourceRow]], known: Mapping[str, Known], records: Records
+) -> Guarded:
+    """Give the records of those items whose source is as it was when the plan was made."""
+    corrections: list[Correction] = []
+    dropped: dict[str, str] = {}
+    for item in items:
+        assert item.aggregate_id is not None
+        assert item.correction_id is not None
+        of_id = rows.get(item.aggregate_id, ())
+        reason = moved_on(item, of_id)
+        if reason is None:
+            try:
+                corrections += records.of(item, known[item.aggregate_id], next(iter(of_id), None))
+            except MisfitError as error:
+                reason = str(error)
+        if reason is not None:
+            dropped[item.correction_id] = reason
+    return Guarded(tuple(corrections), dropped)
+
+
+def moved_on(item: Item, rows: Sequence[SourceRow]) -> str | None:
+    """Say how the source has moved on since the plan, if it has."""
+    present = [each for each in rows if not each.gone]
+    if item.action is Action.TOMBSTONE:
+        return "moved on: the source has it again" if present else None
+    if not present:
+        return "moved on: the source no longer has it"
+    if len(present) > 1:
+        return "moved on: the source holds the id more than once"
+    if present[0].version != item.basis_version:
+        return f"moved on: the source is at version {present[0].version}, and was at {item.basis_version}"
+    return None if present[0].basis == item.basis else "moved on: the source says something else at the same version"
+
+
+@dataclass(frozen=True)
+class NewerThanBasis:
+    """Tells whether a record of a correction's key is newer than what the correction was made from.
+
+    Where that cannot be told, it counts as newer: a correction that is dropped does no harm.
+    """
+
+    topic: Topic
+    codec: Codec
+    run_id: str
+
+    def __call__(self, record: Message, correction: Correction) -> bool:
+        """Tell it of one record."""
+        seen = sample(record)
+        if (RUN_ID, self.run_id.encode()) in seen.headers:
+            return False  # the same plan's correction for another link says the same
+        body = None if seen.value is None else self.codec.read(seen.value)
+        if self.topic.type is not None and locate(self.topic.type, seen.headers, body) in self.topic.ignore_types:
+            return False
+        if seen.value is None or correction.basis_version is None:
+            return True
+        version = parse(locate(self.topic.version, seen.headers, body))
+        return version is None or version > correction.basis_version

@@ -1,0 +1,260 @@
+"""Planning: the findings of a run, the contract and the world as it stands now become a plan that people can review."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconcile.audit.partitioning import Inference, Router
+from reconcile.contract import Consumer, Contract
+from reconcile.contract_terms import TOMBSTONE
+from reconcile.domain import key as keys
+from reconcile.domain import mapping, plan_rules
+from reconcile.domain.cause import Cause
+from reconcile.domain.correction import Action, Item, correction_id
+from reconcile.domain.finding import Finding
+from reconcile.domain.plan import Caps, LinkPlan
+from reconcile.domain.plan_rules import Standing, Terms, Treatment
+from reconcile.repair import plan_warnings
+from reconcile.repair.json_values import MisfitError, Path, path_of
+from reconcile.repair.log_facts import Trace, of_route, unknown_home
+from reconcile.repair.records import Known, Records, carried, deletion
+from reconcile.repair.topic_form import TopicForm
+from reconcile.repair.values import SourceRow
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is known of the topic when a plan is made."""
+
+    inference: Inference
+    router: Router
+    form: TopicForm
+    compacted: bool
+    traces: Mapping[str, Trace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where the corrections of a link go."""
+
+    topic: str
+    id: str
+    partitions: int
+    since: Mapping[int, int]
+    readers: tuple[str, ...]
+    main: bool
+
+
+@dataclass(frozen=True)
+class World:
+    """All that one link is planned by, beside its findings."""
+
+    log: Log
+    route: Route
+    committed: Mapping[int, int | None]
+    """How far the group has come in the main topic."""
+    rows: Mapping[str, Sequence[SourceRow]]
+    """The source's rows now."""
+
+
+def terms(contract: Contract, consumer: Consumer) -> Terms:
+    """Take from the contract what decides on repairs."""
+    repair, fields = consumer.repair, consumer.fields
+    causes = None if repair.causes is None else frozenset(Cause(each) for each in repair.causes)
+    brought = {path_of(name) for name in carried(contract)}
+    told = (each for each in fields if each.apply == "set" and each.event is not None)
+    return Terms(
+        causes=causes,
+        deletes=repair.deletes,
+        guard=consumer.guard,
+        records=consumer.semantics == "records",
+        told=frozenset(each.name for each in told if _brought(each.event or "", brought)),
+        adds=frozenset(each.name for each in fields if each.apply == "add"),
+        restates=contract.topic.value is not None,
+        deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
+    )
+
+
+def telling(contract: Contract) -> tuple[Path, ...]:
+    """Give the paths of which a correction tells, where events tell of some only; none where they tell of all."""
+    if contract.topic.state == "full":
+        return ()
+    brought = {path_of(name) for name in carried(contract)}
+    events = (each.event for consumer in contract.consumers for each in consumer.fields if each.apply == "set")
+    paths = {path_of(path) for event in events if event is not None for path in mapping.paths(event)}
+    return tuple(sorted(path for path in paths if path in brought))
+
+
+def wanted(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> list[str]:
+    """Give the ids that records would be written for, as far as the findings and the contract tell."""
+    said = terms(contract, consumer)
+    return [
+        each.aggregate_id
+        for each in findings
+        if each.aggregate_id is not None and plan_rules.by_finding(each, said).writes
+    ]
+
+
+def unlooked(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> tuple[Item, ...]:
+    """Give the items of a plan that is refused, or that needs no look at the world."""
+    said, link = terms(contract, consumer), contract.link(consumer)
+    return _sorted(_item(link, each, plan_rules.by_finding(each, said)) for each in findings)
+
+
+def planned(
+    empty: LinkPlan, findings: Sequence[Finding], contract: Contract, consumer: Consumer, run_id: str, world: World
+) -> LinkPlan:
+    """Give the plan of a link; each of its corrections can be written, or it says why not."""
+    drafting = _Drafting(contract, consumer, run_id, world)
+    items = _sorted(drafting.item(each) for each in findings)
+    plan = replace(
+        empty,
+        topic=world.route.topic,
+        topic_id=world.route.id,
+        partitions=world.route.partitions,
+        partitioner=tuple(each.value for each in world.log.router.candidates),
+        since=dict(world.route.since),
+        readers=world.route.readers,
+        items=items,
+    )
+    if not plan.corrections:
+        return plan
+    return replace(
+        plan,
+        warnings=(*empty.warnings, *drafting.warnings(plan.corrections)),
+        refused=(*empty.refused, *dict.fromkeys(drafting.problems)),
+    )
+
+
+def known(id_text: str, trace: Trace, key_type: str) -> Known:
+    """Give what is known of an aggregate that the plan corrects."""
+    return Known(trace.key if trace.key is not None else keys.encode(id_text, key_type), trace.type, trace.body)
+
+
+def caps(consumer: Consumer, corrections: int, aggregates: int) -> tuple[str, ...]:
+    """Say which of a contract's caps a number of corrections exceeds."""
+    repair = consumer.repair
+    return Caps(repair.max_corrections, repair.max_ratio).exceeded(corrections, aggregates) if corrections else ()
+
+
+class _Drafting:
+    def __init__(self, contract: Contract, consumer: Consumer, run_id: str, world: World) -> None:
+        self._contract, self._consumer, self._world = contract, consumer, world
+        self._terms = terms(contract, consumer)
+        self._link = contract.link(consumer)
+        self._router = world.log.router if world.route.main else of_route(world.log.router, world.route.partitions)
+        self._records = Records(contract, world.log.form, run_id, world.route.since)
+        self.problems: list[str] = []
+        if consumer.isolation == "read_uncommitted":
+            self.problems.append(
+                f"{consumer.group} reads uncommitted records: it would apply corrections that are taken back"
+            )
+
+    def item(self, finding: Finding) -> Item:
+        if not plan_rules.by_finding(finding, self._terms).writes or finding.aggregate_id is None:
+            return _item(self._link, finding, plan_rules.by_finding(finding, self._terms))
+        trace = self._world.log.traces.get(finding.aggregate_id, Trace())
+        key, rows = (
+            _key(finding.aggregate_id, trace, self._contract.topic.key.type, self._world.log.form),
+            self._world.rows.get(finding.aggregate_id, ()),
+        )
+        present = [each for each in rows if not each.gone]
+        home = self._router.home(key) if key is not None else None
+        standing = Standing(
+            rows=len(present),
+            version=present[0].version if present else None,
+            log_version=trace.version,
+            unread=self._unread(trace, home) if home is not None else (),
+            key=key is not None,
+        )
+        treatment = plan_rules.treat(finding, self._terms, standing)
+        if not treatment.writes or key is None:
+            return _item(self._link, finding, treatment)
+        if home is None:
+            self.problems.append(unknown_home(self._contract.topic.name, self._world.log.inference))
+            return _item(self._link, finding, treatment)
+        row = next(iter(present or rows), None)
+        item = _item(
+            self._link, finding, treatment, self._world.route.topic, self._partitions(treatment, trace, home), row
+        )
+        self._tried(item, known(finding.aggregate_id, trace, self._contract.topic.key.type), row)
+        return item
+
+    def warnings(self, corrections: Sequence[Item]) -> list[str]:
+        log = self._world.log
+        return [
+            *plan_warnings.of_log(corrections, log.traces, log.inference),
+            *plan_warnings.of_consumer(self._consumer, main=self._world.route.main),
+            *plan_warnings.of_values(self._contract, log.form),
+        ]
+
+    def _unread(self, trace: Trace, home: int) -> tuple[int, ...]:
+        """Give the other partitions where the group has not come to the aggregate's last record."""
+        if self._world.route.main:
+            places = {partition: last for partition, last in trace.last.items() if partition != home}
+        else:
+            places = dict(trace.last)
+        committed = self._world.committed
+        return tuple(sorted(p for p, last in places.items() if (committed.get(p) or 0) <= last))
+
+    def _partitions(self, treatment: Treatment, trace: Trace, home: int) -> tuple[int, ...]:
+        holds = trace.newest
+        both = treatment.action is Action.TOMBSTONE and self._world.log.compacted and self._world.route.main
+        return (home,) if holds is None or holds == home or not both else tuple(sorted((home, holds)))
+
+    def _tried(self, item: Item, known: Known, row: SourceRow | None) -> None:
+        """Write the records, so that what cannot be written is known before anybody says yes."""
+        try:
+            self._records.of(item, known, row)
+        except MisfitError as error:
+            self.problems.append(str(error))
+
+
+def _key(id_text: str, trace: Trace, key_type: str, form: TopicForm) -> bytes | None:
+    """Give the bytes that the aggregate's own records have; else those that its id is written as."""
+    if trace.key is None and not form.rebuilds_keys:
+        return None
+    try:
+        return known(id_text, trace, key_type).key
+    except ValueError:
+        return None
+
+
+def _item(
+    link: str,
+    finding: Finding,
+    treatment: Treatment,
+    topic: str | None = None,
+    partitions: tuple[int, ...] = (),
+    row: SourceRow | None = None,
+) -> Item:
+    if topic is None or finding.aggregate_id is None:
+        return Item(link, finding.aggregate_id, treatment.action, finding.cause, treatment.reason)
+    version = None if row is None else row.version
+    basis = None if row is None or row.gone else row.basis
+    return Item(
+        link=link,
+        aggregate_id=finding.aggregate_id,
+        action=treatment.action,
+        cause=finding.cause,
+        reason=treatment.reason,
+        topic=topic,
+        partitions=partitions,
+        basis_version=version,
+        basis=basis,
+        correction_id=correction_id(link, finding.aggregate_id, version, basis),
+    )
+
+
+def _sorted(items: Iterable[Item]) -> tuple[Item, ...]:
+    order = list(Action)
+    return tuple(sorted(items, key=lambda each: (order.index(each.action), each.aggregate_id or "", each.cause)))
+
+
+def _brought(event: str, brought: set[Path]) -> bool:
+    """Tell whether a value has all that an event's expression looks at."""
+    return all(
+        any(path[:length] in brought for length in range(1, len(path) + 1))
+        for path in map(path_of, mapping.paths(event))
+    )

@@ -1,0 +1,176 @@
+"""The record of a correction: what the source says, in the form that the topic's own events have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconcile.contract import Contract, Topic
+from reconcile.contract_terms import TOMBSTONE
+from reconcile.domain import correction as words
+from reconcile.domain import mapping
+from reconcile.domain.correction import Action, Correction, Item
+from reconcile.repair import json_values
+from reconcile.repair.json_values import MisfitError, fitted, path_of, put, written
+from reconcile.repair.topic_form import TopicForm, header_name
+from reconcile.repair.values import SourceRow
+
+_TEST = re.compile(r"\s*(\$\S+?)\s*==?\s*(true|false|-?\d+|'[^']*')\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the log tells of an aggregate."""
+
+    key: bytes
+    type: str | None = None
+    """The type of its newest event with a state."""
+    body: Mapping[str, Any] | None = None
+    """What its newest event with a state says."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Writes corrections of one run on one topic."""
+
+    contract: Contract
+    form: TopicForm
+    run_id: str
+    since: Mapping[int, int]
+    """The offsets from which on a newer event forbids a correction, by partition."""
+
+    def of(self, item: Item, known: Known, row: SourceRow | None) -> list[Correction]:
+        """Give the records of an item, one for each partition; raise MisfitError where its value does not fit."""
+        assert item.aggregate_id is not None
+        assert item.topic is not None
+        assert item.correction_id is not None
+        event_id = words.event_id(item.correction_id, self.run_id)
+        body = self._body(item, known, row)
+        type_ = self._type(known, body)
+        value = None
+        if body is not None:
+            self._told(body, event_id, type_)
+            value = self.form.codec.write(body)
+        headers = self._headers(item, event_id, type_, row)
+        return [
+            Correction(
+                id=item.correction_id,
+                event_id=event_id,
+                link=item.link,
+                aggregate_id=item.aggregate_id,
+                cause=item.cause,
+                topic=item.topic,
+                partition=partition,
+                key=known.key,
+                value=value,
+                headers=headers,
+                basis_version=item.basis_version,
+                since=self.since[partition],
+            )
+            for partition in item.partitions
+        ]
+
+    def _body(self, item: Item, known: Known, row: SourceRow | None) -> dict[str, Any] | None:
+        topic = self.contract.topic
+        if item.action is Action.TOMBSTONE:
+            if topic.delete == TOMBSTONE:
+                return None
+            return _deleted(topic, known, None if row is None else self._of_row(row))
+        assert row is not None
+        return self._of_row(row)
+
+    def _of_row(self, row: SourceRow) -> dict[str, Any]:
+        topic = self.contract.topic
+        body: dict[str, Any] = {}
+        for name in carried(self.contract):
+            path = path_of(name)
+            value = row.values[name]
+            put(body, path, value if topic.format == "avro" else fitted(value, path, self.form.types))
+        if topic.version is not None and header_name(topic.version) is None:
+            path = path_of(topic.version)
+            if json_values.at(body, path) is None:
+                if row.version is None:
+                    raise MisfitError(f"neither topic.value nor source.version gives the version at {written(path)}")
+                put(body, path, self._fitted(path, row.version))
+        return body
+
+    def _type(self, known: Known, body: dict[str, Any] | None) -> str | None:
+        topic = self.contract.topic
+        if topic.type is None:
+            return None
+        own = known.type or self.form.usual_type
+        if body is None:
+            own = self.form.deleting_type or own
+        found = topic.correction_type or own
+        if found is None:
+            raise MisfitError("no record of the topic shows which type an event has: set topic.correction_type")
+        return found
+
+    def _told(self, body: dict[str, Any], event_id: str, type_: str | None) -> None:
+        """Write into the value what the contract says stands there beside the state."""
+        topic = self.contract.topic
+        for place, text in ((topic.event_id, event_id), (topic.type, type_), (topic.correlation_id, self.run_id)):
+            if place is not None and text is not None and header_name(place) is None:
+                put(body, path_of(place), self._fitted(path_of(place), text))
+
+    def _fitted(self, path: json_values.Path, value: Any) -> Any:
+        return value if self.contract.topic.format == "avro" else fitted(value, path, self.form.types)
+
+    def _headers(
+        self, item: Item, event_id: str, type_: str | None, row: SourceRow | None
+    ) -> tuple[tuple[str, bytes], ...]:
+        topic = self.contract.topic
+        version = None if row is None or row.version is None else str(row.version)
+        told = [
+            (header_name(topic.event_id), event_id),
+            (header_name(topic.type), type_),
+            (header_name(topic.correlation_id), self.run_id),
+            (header_name(topic.version), version),
+            (self.form.cloud_event_id, event_id),
+        ]
+        if topic.version is not None and header_name(topic.version) and version is None and row is not None:
+            raise MisfitError(f"source.version is not there to give {topic.version}")
+        assert item.correction_id is not None
+        ours = [
+            (words.CORRECTION_ID, item.correction_id),
+            (words.RUN_ID, self.run_id),
+            (words.LINK, item.link),
+            (words.CAUSE, item.cause),
+            (words.BASIS_VERSION, "" if item.basis_version is None else str(item.basis_version)),
+        ]
+        named = {name: text.encode() for name, text in told if name is not None and text is not None}
+        return (*self.form.headers, *named.items(), *((name, text.encode()) for name, text in ours))
+
+
+def carried(contract: Contract) -> tuple[str, ...]:
+    """Give the entries of topic.value that corrections carry: none that events add to, as that would be added anew."""
+    adds = {
+        path_of(path)
+        for consumer in contract.consumers
+        for field in consumer.fields
+        if field.apply == "add" and field.event is not None
+        for path in mapping.paths(field.event)
+    }
+    return tuple(name for name in contract.topic.value or () if path_of(name) not in adds)
+
+
+def deletion(topic: Topic) -> tuple[json_values.Path, Any] | None:
+    """Give the path and the value that make topic.delete's test true; None where only a person can tell."""
+    match = _TEST.fullmatch(topic.delete)
+    if match is None or not mapping.is_path(match.group(1)):
+        return None
+    text = match.group(2)
+    return mapping.steps(match.group(1)), text[1:-1] if text[0] == "'" else json_values.loads(text.lower())
+
+
+def _deleted(topic: Topic, known: Known, row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Give the aggregate's last state, with the test for a deletion made true."""
+    said = row or known.body
+    wanted = deletion(topic)
+    if said is None or wanted is None:
+        raise MisfitError("no record of it and no row are left that a deletion could be made of")
+    body = {name: value for name, value in said.items() if not name.startswith("__")}
+    put(body, *wanted)
+    return body

@@ -1,0 +1,228 @@
+"""The stage `apply`: emits what was planned, link by link, and only with somebody's yes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from datetime import timedelta
+from typing import Any
+
+from reconcile.audit import stage as auditing
+from reconcile.control.correction_state import Dropped, State
+from reconcile.control.leases import HeldLease
+from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.plan import LinkPlan, Plan
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather import stage as gathering
+from reconcile.gather.cluster import Cluster
+from reconcile.gather.history import extend
+from reconcile.gather.history_columns import ID
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.opening import open_fence
+from reconcile.job import Job
+from reconcile.repair import log_facts, planning, topic_form
+from reconcile.repair.emission import emit
+from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
+from reconcile.repair.records import Records
+from reconcile.repair.stage_plan import PLAN, planned
+from reconcile.repair.values import SourceValues
+from reconcile.repair.verification import passed
+
+APPLIED = "applied"
+
+_TTL = timedelta(seconds=30)
+_LOOK_AGAIN = 0.2
+
+
+class PlanRefusedError(RefusedError):
+    """Raised when a plan may not be applied: the reasons say what would allow it."""
+
+
+class NotApprovedError(RefusedError):
+    """Raised when nobody has said yes to a plan that needs it."""
+
+
+class StaleGroupError(UnreachableError):
+    """Raised when a group that another builds on does not come to its corrections: apply again once it has."""
+
+
+def require_applicable(job: Job, plan: Plan) -> None:
+    """Raise PlanRefusedError if the plan was refused, or what it was made of has changed since."""
+    if plan.contract_digest != job.contract.digest:
+        raise PlanRefusedError("the contract was changed since the plan was made: start a new run")
+    for name in (auditing.FINDINGS, auditing.SUMMARY):
+        if plan.made_of.get(name) != job.run.manifest(name).digest:
+            raise PlanRefusedError(f"the {name} of the run were changed since the plan was made: start a new run")
+    if plan.reasons:
+        raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(plan.reasons))
+
+
+def apply(job: Job, *, approved: bool) -> dict[str, Any]:
+    """Emit the corrections of the run's plan; after any failure the same call goes on where it stopped.
+
+    Raises PlanRefusedError, and NotApprovedError where the contract asks for approval and nobody gave it.
+    """
+    plan = planned(job.run)
+    require_applicable(job, plan)
+    inputs = job.inputs([PLAN])
+    if job.run.done(APPLIED, inputs):
+        job.say("applied already")
+        found: dict[str, Any] = job.run.json(APPLIED)
+        return found
+    asking = [each.link for each in plan.links if each.corrections and each.approval]
+    if asking and not approved:
+        raise NotApprovedError(
+            f"{', '.join(asking)}: the contract asks for approval (repair.approval): review the plan with"
+            f" `reconcile plan --run {plan.run_id}`, and say --yes"
+        )
+    with open_control(job.settings) as control:
+        control.begin_run(plan.run_id, plan.contract, plan.contract_digest)
+        applying = _Applying(job, plan, control)
+        try:
+            for link in plan.links:
+                if link.corrections:
+                    applying.link(link)
+        except BaseException:
+            with suppress(ReconcileError):  # what ended it is to be told, even if it took the control store along
+                job.say(applying.told())
+            raise
+        value = applying.value()
+    job.run.publish_json(APPLIED, value, inputs, stage="apply")
+    return value
+
+
+class _Applying:
+    def __init__(self, job: Job, plan: Plan, control: ControlStore) -> None:
+        self.job, self.plan, self.control = job, plan, control
+        self.dropped: dict[str, dict[str, str]] = {}
+        self.connection = gathering.cluster_connection(job)
+
+    def link(self, link: LinkPlan) -> None:
+        job = self.job
+        self._await_others(link)
+        job.say(f"{link.link}: emitting {len(link.corrections):,} corrections")
+        holder = f"{job.run.id} on {socket.gethostname()}, process {os.getpid()}"
+        with self.control.lease(link.link, holder, _TTL) as held:
+            self._emit(link, held)
+
+    def told(self) -> str:
+        """Say where it stands."""
+        emitted = planned_for = 0
+        for link in self.plan.links:
+            planned_for += len(link.corrections)
+            records = self.control.corrections(link.link, self.plan.run_id)
+            emitted += len({each.correction_id for each in records if each.offset is not None})
+        return (
+            f"stopped: {emitted:,} of {planned_for:,} corrections are emitted, and nothing is half done;"
+            f" `reconcile apply --run {self.plan.run_id}` goes on"
+        )
+
+    def value(self) -> dict[str, Any]:
+        """Give what became of each correction."""
+        links = []
+        for link in self.plan.links:
+            records = self.control.corrections(link.link, self.plan.run_id)
+            dropped = dict(self.dropped.get(link.link, {}))
+            dropped |= {each.correction_id: each.reason or "" for each in records if each.state is State.DROPPED}
+            emitted = [
+                {
+                    "correction_id": each.correction_id,
+                    "aggregate_id": each.aggregate_id,
+                    "partition": each.partition,
+                    "offset": each.offset,
+                }
+                for each in records
+                if each.offset is not None
+            ]
+            links.append(
+                {
+                    "link": link.link,
+                    "topic": link.topic,
+                    "emitted": emitted,
+                    "dropped": [{"correction_id": id_, "reason": reason} for id_, reason in sorted(dropped.items())],
+                }
+            )
+        return {"run_id": self.plan.run_id, "plan": self.plan.digest, "links": links}
+
+    def _emit(self, link: LinkPlan, held: HeldLease) -> None:
+        job = self.job
+        may, records = self._guarded(link)
+        newer = NewerThanBasis(job.contract.topic, records.form.codec, job.run.id)
+        emit(
+            may.corrections,
+            link=link.link,
+            run_id=job.run.id,
+            cluster=self.connection.resolve(),
+            control=self.control,
+            held=held,
+            newer=newer,
+        )
+        self.dropped[link.link] = dict(may.dropped)
+        intended = {
+            each.correction_id
+            for each in self.control.corrections(link.link, job.run.id)
+            if each.state is State.INTENDED and each.correction_id in may.dropped
+        }
+        if intended and may.corrections:  # without any, the log was not looked at, and they may stand in it
+            gone = [Dropped(id_, may.dropped[id_]) for id_ in sorted(intended)]
+            self.control.mark_dropped(held.require(), job.run.id, gone)
+
+    def _guarded(self, link: LinkPlan) -> tuple[Guarded, Records]:
+        """Read log and source again, and write the records of what has not moved on."""
+        job, contract = self.job, self.job.contract
+        topic, avro = contract.topic, gathering.avro(job)
+        ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
+        with closing(Cluster(topic.cluster, self.connection.resolve())) as cluster:
+            route = cluster.topic(link.topic)
+            if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
+                raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
+            partitions = cluster.topic(topic.name).partitions
+            begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
+        history = extend(job.spark, topic, self.connection, ends, job.workspace.histories, avro=avro)
+        telling = planning.telling(contract)
+        asked = job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
+        traces = log_facts.traces(history.records(job.spark), asked, topic.ignore_types, telling)
+        samples = topic_form.newest(topic.cluster, self.connection.resolve(), topic.name, begins, ends)
+        records = Records(contract, topic_form.learned(topic, samples, avro, telling), job.run.id, link.since)
+        known = {id_: planning.known(id_, traces.get(id_, log_facts.Trace()), topic.key.type) for id_ in ids}
+        consumer = next(each for each in contract.consumers if each.name == link.consumer)
+        with open_fence(contract, job.file, job.settings, [link.consumer], timeout=timedelta(0)) as opened:
+            for unread in opened.fence.unread:
+                raise UnreachableError(f"{unread.link}: {unread.message}")
+            reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
+            rows = SourceValues(reader).of(ids)
+        return guarded(link.corrections, rows, known, records), records
+
+    def _await_others(self, link: LinkPlan) -> None:
+        """Wait until the groups that this one builds on have passed their corrections."""
+        for other in self.plan.links:
+            if other.group in link.depends_on and other.corrections:
+                consumer = next(each for each in self.job.contract.consumers if each.name == other.consumer)
+                self.job.say(f"{link.link}: waiting for {other.group}")
+                self._await(other, link, consumer.settle.timeout.total_seconds())
+
+    def _await(self, other: LinkPlan, link: LinkPlan, timeout: float) -> None:
+        records = self.control.corrections(other.link, self.plan.run_id)
+        places: dict[int, int] = {}
+        for each in records:
+            if each.offset is not None:
+                places[each.partition] = max(each.offset, places.get(each.partition, 0))
+        with closing(Cluster(self.job.contract.topic.cluster, self.connection.resolve())) as cluster:
+            if not awaited(lambda: cluster.committed(other.group, other.topic, places), places, timeout):
+                raise StaleGroupError(
+                    f"{link.link} builds on {other.group}, which has not come to its corrections within"
+                    f" {timeout:.0f} s: see that it consumes, and apply again"
+                )
+
+
+def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: float) -> bool:
+    """Wait until a group has committed past these places; tell whether it has in time."""
+    deadline = time.monotonic() + timeout
+    while places and not passed(places, committed()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_AGAIN)
+    return True

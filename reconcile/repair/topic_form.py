@@ -1,0 +1,161 @@
+"""How the records of a topic look, learned from its newest ones, so that a correction looks like one of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reconcile.contract import Topic
+from reconcile.domain.key import rebuilds
+from reconcile.gather.avro import AvroSchema
+from reconcile.gather.cluster_client import ClusterClient
+from reconcile.repair import json_values
+from reconcile.repair.json_values import Path, Types, path_of
+from reconcile.repair.tail import Tail
+from reconcile.repair.value_codec import Codec
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+EACH = 50
+"""So many of the newest records of each partition are looked at."""
+
+_HEADER = "header:"
+_OURS = "reconcile-"
+_CLOUD_EVENT_ID = ("ce_id", "ce-id")
+_ENOUGH = 5  # headers that so many records share are taken for the publisher's own
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One of the newest records."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class TopicForm:
+    """What the records of a topic have in common."""
+
+    codec: Codec
+    types: Types = field(default_factory=dict)
+    always: frozenset[str] = frozenset()
+    """The names that stand in every record that carries a state."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Headers that are the same in all records."""
+    cloud_event_id: str | None = None
+    """The header with CloudEvents' id, where records have one."""
+    usual_type: str | None = None
+    """The type that most records with a state have."""
+    deleting_type: str | None = None
+    """The type that most tombstones have."""
+    rebuilds_keys: bool = True
+    """Whether encoding an id gives the bytes that the topic's keys have."""
+
+
+def newest(
+    name: str, settings: Mapping[str, str], topic: str, begins: Mapping[int, int], ends: Mapping[int, int]
+) -> list[Sample]:
+    """Read the newest committed records of a topic, the oldest first in each partition."""
+    starts = {p: max(begins[p], end - EACH) for p, end in ends.items() if end > begins[p]}
+    found: list[Sample] = []
+
+    def see(record: Message) -> None:
+        found.append(sample(record))
+
+    if starts:
+        with (
+            closing(ClusterClient(name, settings)) as client,
+            closing(Tail(client, topic, starts, see, committed_only=True)) as tail,
+        ):
+            tail.read_to({partition: ends[partition] for partition in starts})
+    return found
+
+
+def sample(record: Message) -> Sample:
+    """Take what a record says."""
+    headers: Any = record.headers() or ()
+    headers = tuple((str(name), _bytes(value)) for name, value in headers)
+    return Sample(_bytes(record.key()), _bytes(record.value()), headers)
+
+
+def learned(
+    topic: Topic, samples: Sequence[Sample], avro: AvroSchema | None, telling: Sequence[Path] = ()
+) -> TopicForm:
+    """Learn how records look; a topic that has none tells nothing, and what the contract says stands.
+
+    The usual type is that of the records which tell of one of the paths `telling`.
+    """
+    reader = Codec(topic.format, avro)
+    samples = [each for each in samples if not any(name.startswith(_OURS) for name, _ in each.headers)] or samples
+    bodies = [(each, reader.read(each.value)) for each in samples if each.value is not None]
+    states = [(each, body) for each, body in bodies if body is not None]
+    like = states[-1][0].value if states else None
+    told = [body for _, body in states]
+    alike = [(each, body) for each, body in states if not telling or any(tells(body, path) for path in telling)]
+    types_of_states = (locate(topic.type, each.headers, body) for each, body in alike)
+    tombstones = [each for each in samples if each.value is None]
+    keys = [each.key for each in samples if each.key is not None]
+    return TopicForm(
+        codec=Codec(topic.format, avro, like),
+        types=json_values.types(told),
+        always=frozenset.intersection(*(frozenset(body) for body in told)) if told else frozenset(),
+        headers=_shared(topic, samples),
+        cloud_event_id=next(
+            (name for name in _CLOUD_EVENT_ID if any(name == header for each in samples for header, _ in each.headers)),
+            None,
+        ),
+        usual_type=_commonest(each for each in types_of_states if each not in topic.ignore_types),
+        deleting_type=_commonest(locate(topic.type, each.headers, None) for each in tombstones),
+        rebuilds_keys=all(rebuilds(key, topic.key.type) for key in keys),
+    )
+
+
+def tells(body: Any, path: Path) -> bool:
+    """Tell whether a path is in an object, also where it holds null."""
+    above = json_values.at(body, path[:-1])
+    return isinstance(above, Mapping) and path[-1] in above
+
+
+def locate(place: str | None, headers: Sequence[tuple[str, bytes | None]], body: Any) -> str | None:
+    """Give what stands at one of the contract's places, as text."""
+    if place is None:
+        return None
+    if place.startswith(_HEADER):
+        values = [value for name, value in headers if name == place.removeprefix(_HEADER)]
+        return values[-1].decode(errors="replace") if values and values[-1] is not None else None
+    found = json_values.at(body, path_of(place))
+    return found if found is None or isinstance(found, str) else json_values.dumps(found)
+
+
+def header_name(place: str | None) -> str | None:
+    """Give the header that a place names; None for a path."""
+    return place.removeprefix(_HEADER) if place is not None and place.startswith(_HEADER) else None
+
+
+def _shared(topic: Topic, samples: Sequence[Sample]) -> tuple[tuple[str, bytes], ...]:
+    """Give the headers that say the same in all records and that the contract does not name."""
+    if len({each.key for each in samples}) < _ENOUGH:
+        return ()
+    places = (topic.version, topic.event_id, topic.type, topic.correlation_id)
+    named = {header_name(each) for each in places} | set(_CLOUD_EVENT_ID)
+    shared = frozenset.intersection(*(frozenset(each.headers) for each in samples))
+    return tuple(
+        (name, value)
+        for name, value in samples[-1].headers
+        if (name, value) in shared and name not in named and value is not None and not name.startswith(_OURS)
+    )
+
+
+def _commonest(types: Iterable[str | None]) -> str | None:
+    counted = Counter(each for each in types if each is not None)
+    return counted.most_common(1)[0][0] if counted else None
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

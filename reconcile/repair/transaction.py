@@ -1,0 +1,227 @@
+"""Writing corrections in transactions, under an id that fences whoever wrote under it before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reconcile.domain.correction import Correction
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather import kafka_options
+from reconcile.gather.cluster_client import ClusterClient
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException, Message
+
+TIMEOUT = 60.0
+"""Seconds after which the cluster aborts a transaction of which nothing more is heard."""
+
+_PATIENCE = 20.0
+_TO_GIVE_UP = 5.0
+_SLICE = 0.5
+_LARGEST = 1_000_000_000
+
+
+class EmissionUnreachableError(UnreachableError):
+    """Raised when the cluster does not take corrections, or does not say whether it did: emit again, and what was
+    committed is found, and not sent twice."""
+
+
+class TransactionAbortedError(EmissionUnreachableError):
+    """Raised when a transaction can only be aborted: the same corrections may be sent in another one."""
+
+
+class EmissionFencedError(RefusedError):
+    """Raised when another attempt writes under our transactional id: it holds the lease; leave the rest to it."""
+
+
+class EmissionRefusedError(RefusedError):
+    """Raised when the cluster refuses what is written: grant the right, or change what the message names."""
+
+
+class Transactions:
+    """One producer, with one transaction at a time; closing it aborts what is open."""
+
+    def __init__(self, client: ClusterClient, transactional_id: str) -> None:
+        """Fence and abort what an earlier attempt left open; when this returns, what it committed can be read."""
+        from confluent_kafka import KafkaException, Producer
+
+        self._client = client
+        self._id = transactional_id
+        self._open = False
+        options = {
+            **client.config,
+            "transactional.id": transactional_id,
+            "enable.idempotence": True,
+            "acks": "all",
+            "transaction.timeout.ms": int(TIMEOUT * 1000),
+            "message.max.bytes": _LARGEST,  # it is for the topic to say what is too large
+        }
+        self._producer = Producer(options)
+        try:
+            self._asked("init_transactions", "begin to write")
+        except KafkaException as error:
+            failure = self._failure(error, "begin to write")
+            self.close()
+            raise failure from None
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, corrections: Sequence[Correction], halfway: Callable[[], None]) -> list[int]:
+        """Write corrections in a new transaction, and leave it open; give the offset of each."""
+        from confluent_kafka import KafkaException
+
+        offsets: dict[int, int] = {}
+        errors: list[KafkaError] = []
+        try:
+            self._open = True
+            self._producer.begin_transaction()
+            for number, correction in enumerate(corrections):
+                if number == len(corrections) // 2:
+                    halfway()
+                self._produce(correction, partial(_delivered, offsets, errors, number))
+            self._flush(_PATIENCE, errors)
+        except KafkaException as error:
+            raise self._failure(error, "write corrections") from None
+        if errors:
+            raise self._failure(KafkaException(errors[0]), "write corrections")
+        return [offsets[number] for number in range(len(corrections))]
+
+    def commit(self) -> None:
+        """Make what was sent readable; raise TransactionAbortedError if that can no longer be."""
+        from confluent_kafka import KafkaException
+
+        self._open = False  # from here on its outcome may be decided, and aborting it could only confuse
+        try:
+            self._asked("commit_transaction", "commit corrections")
+        except KafkaException as error:
+            self._open = error.args[0].txn_requires_abort()
+            raise self._failure(error, "commit corrections") from None
+
+    def abort(self) -> None:
+        """Take back what was sent."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._asked("abort_transaction", "take corrections back")
+        except KafkaException as error:
+            raise self._failure(error, "take corrections back") from None
+        self._open = False
+
+    def close(self) -> None:
+        """End the producer here and now, and what it has open with it, unless the cluster is away."""
+        from confluent_kafka import KafkaException
+
+        if not hasattr(self, "_producer"):
+            return
+        try:
+            # What cannot be aborted now is aborted by the cluster after its time, or when the next attempt begins.
+            with suppress(KafkaException, EmissionUnreachableError):
+                if self._open:
+                    # The coordinator refuses to abort a transaction that it has not heard of yet.
+                    self._flush(_TO_GIVE_UP, [])
+                    self._producer.abort_transaction(_TO_GIVE_UP)
+        finally:
+            self._producer.purge()
+            # Its own close() waits for a cluster that may be away.
+            del self._producer
+
+    def _produce(self, correction: Correction, delivered: Callable[[KafkaError | None, Message], None]) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._producer.produce(
+                    correction.topic,
+                    value=correction.value,
+                    key=correction.key,
+                    partition=correction.partition,
+                    headers=list(correction.headers),
+                    on_delivery=delivered,
+                )
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise self._silent("write corrections") from None
+                self._producer.poll(_SLICE)
+            else:
+                return
+
+    def _flush(self, patience: float, errors: Sequence[KafkaError]) -> None:
+        # In slices, so that Ctrl-C is heard while the cluster is away.
+        deadline = time.monotonic() + patience
+        while self._producer.flush(_SLICE) and not errors:
+            if time.monotonic() > deadline:
+                raise self._silent("write corrections")
+
+    def _asked(self, call: str, doing: str) -> None:
+        from confluent_kafka import KafkaException
+
+        # By name: a method that an error's traceback holds would keep the producer alive after close().
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                getattr(self._producer, call)(max(deadline - time.monotonic(), _SLICE))
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+                if time.monotonic() > deadline:
+                    raise self._silent(doing) from None
+
+    def _failure(self, error: KafkaException, doing: str) -> ReconcileError:
+        from confluent_kafka import KafkaError
+
+        fault = error.args[0]
+        code = fault.code()
+        said = kafka_options.without_secrets(fault.str(), self._client.config)
+        if code in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
+            return EmissionFencedError(
+                f"another attempt writes as {self._id} by now, or the cluster ended our transaction after"
+                f" {TIMEOUT:.0f} s: see that one attempt runs, and emit again if it is this one"
+            )
+        if (what_to_do := _refusals().get(code)) is not None:
+            what_to_do = what_to_do.format(id=self._id)
+            return EmissionRefusedError(
+                f"the cluster {self._client.name} does not let us {doing}: {said}. {what_to_do}"
+            )
+        kind = TransactionAbortedError if fault.txn_requires_abort() else EmissionUnreachableError
+        return kind(f"we could not {doing} on the cluster {self._client.name}: {said}; emit again")
+
+    def _silent(self, doing: str) -> EmissionUnreachableError:
+        return EmissionUnreachableError(
+            f"the cluster {self._client.name} did not let us {doing} within {_PATIENCE:.0f} s: see that it is up, and"
+            " emit again"
+        )
+
+
+def _delivered(
+    offsets: dict[int, int], errors: list[KafkaError], number: int, error: KafkaError | None, message: Message
+) -> None:
+    offset = message.offset()
+    if error is not None:
+        errors.append(error)
+    elif offset is not None:
+        offsets[number] = offset
+
+
+def _refusals() -> dict[int, str]:
+    from confluent_kafka import KafkaError
+
+    size = "Raise max.message.bytes of the topic, or mend the aggregate by hand"
+    topic = "See that the topic and its partitions are those that the plan was made for, and plan again"
+    return {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant Write on the topic",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant Write and Describe on the transactional id {id}",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant IdempotentWrite on the cluster",
+        KafkaError.INVALID_TRANSACTION_TIMEOUT: f"Raise transaction.max.timeout.ms to {TIMEOUT:.0f} s at least",
+        KafkaError.MSG_SIZE_TOO_LARGE: size,
+        KafkaError.RECORD_LIST_TOO_LARGE: size,
+        KafkaError.INVALID_RECORD: "The topic takes no such records: check its cleanup.policy and its validation",
+        KafkaError.POLICY_VIOLATION: "Check the cluster's policies for the topic",
+        KafkaError.UNKNOWN_TOPIC_OR_PART: topic,
+        KafkaError._UNKNOWN_TOPIC: topic,
+        KafkaError._UNKNOWN_PARTITION: topic,
+    }

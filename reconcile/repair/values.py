@@ -1,0 +1,125 @@
+"""What the source says of an aggregate as its events would say it: `topic.value`, evaluated where the rows are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from psycopg2 import sql
+
+from reconcile.connections import Store
+from reconcile.domain.canonical import CanonicalType, Kind, Layout
+from reconcile.domain.correction import content_digest
+from reconcile.domain.version import parse
+from reconcile.gather import canonical_columns, digest, row_columns, spark_store, store_session
+from reconcile.gather.contract_sql import require_whole
+from reconcile.gather.digest import Side
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.link_rows import PostgresRows
+from reconcile.gather.spark_store import SparkStore
+from reconcile.gather.store_errors import StoreRefusedError
+from reconcile.repair.json_values import dumps, loads
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_AT_ONCE = 2000
+_QUOTED = re.compile(r"""(?<=: )(["']).*\1""")  # a database tells which value it could not cast
+_TEXT = CanonicalType(Kind.TEXT)
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """One row of the source."""
+
+    id: str
+    version: int | None
+    gone: bool
+    """Whether the contract counts it as deleted."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """By the entries of topic.value, as JSON."""
+
+    @property
+    def basis(self) -> str:
+        """The digest of what it says."""
+        return content_digest([self.id, self.version, dumps(dict(self.values))])
+
+
+@dataclass(frozen=True)
+class SourceValues:
+    """Reads the source's rows by their ids."""
+
+    reader: LinkReader
+
+    def of(self, ids: Iterable[str]) -> dict[str, list[SourceRow]]:
+        """Give the rows of each id that has any."""
+        found: dict[str, list[SourceRow]] = {}
+        asked = sorted(set(ids))
+        for start in range(0, len(asked), _AT_ONCE):
+            for id_text, version, *texts in self._rows(asked[start : start + _AT_ONCE]):
+                assert id_text is not None
+                found.setdefault(id_text, []).append(self._row(id_text, version, texts))
+        return found
+
+    def _row(self, id_text: str, version: str | None, texts: Sequence[str | None]) -> SourceRow:
+        gone, *values = (None if each is None else loads(each) for each in texts)
+        read = (None if each is None else each[0] for each in values)
+        return SourceRow(id_text, parse(version), bool(gone and gone[0]), dict(zip(self._entries, read, strict=True)))
+
+    def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
+        rows = self.reader.rows[0]
+        if not isinstance(rows, PostgresRows):
+            return self._by_spark(ids)
+        # An array takes a value of any type, also one that has none yet, such as 'basic'.
+        texts = tuple(f"json_build_array{require_whole(each).string}::text" for each in self._expressions)
+        types = Layout(rows.reading.types.id, rows.reading.types.version, ("text",) * len(texts))
+        form = Layout(rows.reading.form.id, None, (_TEXT,) * len(texts))
+        reading = replace(rows.reading, side=self._side(texts), types=types, form=form, mode=digest.Mode.FULL)
+        # In a session of its own: what a value makes of its transaction must not end the run's snapshot.
+        with store_session.connect(rows.store.name, rows.store.url) as session:
+            session.import_snapshot(rows.store.snapshot)
+            session.run(sql.SQL(digest.FORMATS))
+            try:
+                return session.rows(digest.rows(reading, ids=ids))
+            except StoreRefusedError as error:
+                raise StoreRefusedError(f"{_QUOTED.sub('...', str(error))}; see topic.value") from None
+
+    def _by_spark(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
+        from pyspark.sql import functions as f
+
+        with self.reader.reading():
+            frame = self._frame
+            wanted = self.reader.spark.createDataFrame([(each,) for each in ids], f"{row_columns.ID} string")
+            return [tuple(row) for row in frame.join(f.broadcast(wanted), row_columns.ID, "left_semi").collect()]
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        reader, source = self.reader, self.reader.contract.source
+        side = self._side(self._expressions)
+        names = spark_store.columns(side)
+        connection = reader.settings.connection(source.store)
+        address = connection.resolve() if isinstance(connection, Store) else connection
+        plain = SparkStore.of(source.store, address).frame(reader.spark, side)
+        written = plain.withColumns({name: f.to_json(f.array(name)) for name in names.fields})
+        form = Layout(reader.rows[0].form.id, None, (_TEXT,) * len(names.fields))
+        return canonical_columns.rows(written, names, form)
+
+    def _side(self, texts: tuple[str, ...]) -> Side:
+        source = self.reader.contract.source
+        return Side(source.id, texts, source.table, source.query, source.version)
+
+    @property
+    def _entries(self) -> tuple[str, ...]:
+        return tuple(self.reader.contract.topic.value or ())
+
+    @property
+    def _expressions(self) -> tuple[str, ...]:
+        """Whether the row counts as deleted, and the entries' SQL."""
+        contract = self.reader.contract
+        deleted = contract.source.deleted or "1 = 0"
+        return f"case when (\n{deleted}\n) then 1 else 0 end", *(contract.topic.value or {}).values()

@@ -1,0 +1,111 @@
+"""The pictures of figures: drift over time, ages, and causes by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, log10
+
+from reconcile.report.model import Count, FieldCount, Heat, Trend
+from reconcile.report.picture import Box, Dot, Label, Line, Path, Picture, Shape
+
+_WIDTH = 420.0
+_STEPS = 6
+_FIELDS = 10
+_LETTERS = 18
+
+
+def trend_picture(trend: Trend) -> Picture:
+    """Draw how many aggregates of a link had drifted in each run."""
+    points = trend.points
+    height, left, right, top, bottom = 150.0, 44.0, _WIDTH - 14, 14.0, 118.0
+    most = _round_up(max((each.drifted for each in points), default=0))
+    shapes: list[Shape] = []
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - share * (bottom - top)
+        shapes.append(Line(left, y, right, y, "grid"))
+        if share != 0.5 or most % 2 == 0:
+            shapes.append(Label(left - 7, y + 4, f"{int(most * share):,}", "label number", "end"))
+    step = (right - left) / max(len(points) - 1, 1)
+    places = [
+        (right if len(points) == 1 else left + number * step, bottom - each.drifted / most * (bottom - top))
+        for number, each in enumerate(points)
+    ]
+    if len(places) > 1:
+        way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        shapes.append(Path(f"{way}L{places[-1][0]:.1f} {bottom:g}L{places[0][0]:.1f} {bottom:g}Z", "area"))
+        shapes.append(Path(way, "curve"))
+    for (x, y), each in zip(places, points, strict=True):
+        tip = f"{each.at:%Y-%m-%d %H:%M} {each.run_id}: {each.drifted:,} of {each.compared:,}"
+        shapes.append(Dot(x, y, 3.5, "point" if each.complete else "point hollow", tip))
+    if points:
+        apart = points[0].at.date() != points[-1].at.date()
+        first, last = (f"{each.at:%Y-%m-%d}" if apart else f"{each.at:%H:%M}" for each in (points[0], points[-1]))
+        shapes.append(Label(left, bottom + 20, first if len(points) > 1 else "", "label"))
+        shapes.append(Label(right, bottom + 20, last, "label", "end"))
+    about = ", ".join(f"{each.at:%Y-%m-%d %H:%M} {each.drifted:,}" for each in points[-12:])
+    return Picture(_WIDTH, height, f"Drift over time, {trend.link}", about, tuple(shapes))
+
+
+def bars_picture(title: str, counts: Sequence[Count]) -> Picture:
+    """Draw how many there are of each, one bar under the other."""
+    most = max((each.number for each in counts), default=0) or 1
+    left, right, row = 128.0, _WIDTH - 52, 25.0
+    shapes: list[Shape] = []
+    for number, each in enumerate(counts):
+        y = 6 + number * row
+        shapes.append(Label(left - 9, y + 13, _short(each.name), "label", "end"))
+        shapes.append(Box(left, y + 1, right - left, 16, "track"))
+        if each.number:
+            shapes.append(Box(left, y + 1, max(each.number / most * (right - left), 2), 16, "bar"))
+        shapes.append(Label(right + 9, y + 13, f"{each.number:,}", "label number" if each.number else "label"))
+    about = ", ".join(f"{each.name} {each.number:,}" for each in counts)
+    return Picture(_WIDTH, 10 + len(counts) * row, title, about, tuple(shapes))
+
+
+def fields_picture(fields: Sequence[FieldCount]) -> Picture:
+    """Draw which fields differ most."""
+    several = len({each.link for each in fields}) > 1
+    named = [
+        Count(f"{each.link.rpartition('/')[2]}.{each.field}" if several else each.field, each.number)
+        for each in fields[:_FIELDS]
+    ]
+    return bars_picture("Fields that differ", named)
+
+
+def heat_picture(heat: Heat) -> Picture:
+    """Draw where in the topic the findings of each cause lie."""
+    left, top, row = 128.0, 26.0, 23.0
+    cell = (_WIDTH - left - 4) / max(len(heat.columns), 1)
+    most = max((number for each in heat.rows for number in each.numbers), default=0) or 1
+    every = ceil(max(len(name) for name in heat.columns) * 7.5 / cell) if heat.columns else 1
+    shapes: list[Shape] = [Label(left - 9, 16, "partition", "label", "end")]
+    shapes += [
+        Label(left + (column + 0.5) * cell, 16, name, "label", "middle")
+        for column, name in enumerate(heat.columns)
+        if column % every == 0
+    ]
+    for number, each in enumerate(heat.rows):
+        y = top + number * row
+        shapes.append(Label(left - 9, y + 15, each.cause.replace("_", " "), "label", "end"))
+        for column, count in enumerate(each.numbers):
+            x = left + column * cell
+            step = ceil(count / most * _STEPS)
+            tip = f"{each.cause}, partition {heat.columns[column]}: {count:,}" if count else ""
+            shapes.append(Box(x + 1, y + 1, cell - 2, row - 2, f"heat heat-{step}", tip))
+            if count and cell >= 8 + 7 * len(str(count)):
+                kind = "label on-heat" if step * 2 > _STEPS else "label number"
+                shapes.append(Label(x + cell / 2, y + 15, str(count), kind, "middle"))
+    about = ", ".join(f"{each.cause} {sum(each.numbers):,}" for each in heat.rows)
+    return Picture(_WIDTH, top + len(heat.rows) * row + 4, "Causes by partition", about, tuple(shapes))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+
+
+def _round_up(number: int) -> int:
+    """Give a number for the top of an axis."""
+    if number < 4:
+        return max(number, 2)
+    size = int(10 ** int(log10(number)))
+    return next(share * size for share in (1, 2, 4, 6, 8, 10) if share * size >= number)

@@ -1,0 +1,102 @@
+"""The report as one HTML file that opens from disk and asks no network for anything; the web app uses its templates."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from reconcile.report.charts import bars_picture, fields_picture, heat_picture, trend_picture
+from reconcile.report.flow import flow_picture, hop_kind, hop_name
+from reconcile.report.lanes import lanes_picture
+from reconcile.report.model import Report
+
+STYLE, SCRIPT, ICON = "style.css", "script.js", "icon.svg"
+
+
+@cache
+def environment() -> Environment:
+    """Give the templates; whatever they are given is escaped."""
+    made = Environment(
+        loader=PackageLoader("reconcile.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"number": _number, "instant": _instant, "words": _words, "hop": hop_name, "query": _query}
+    made.globals |= {
+        "bars_picture": bars_picture,
+        "fields_picture": fields_picture,
+        "flow_picture": flow_picture,
+        "heat_picture": heat_picture,
+        "hop_kind": hop_kind,
+        "lanes_picture": lanes_picture,
+        "trend_picture": trend_picture,
+    }
+    return made
+
+
+def asset(name: str) -> str:
+    """Give the text of the style sheet, the script or the icon."""
+    loader = environment().loader
+    assert loader is not None
+    return loader.get_source(environment(), name)[0]
+
+
+def report_html(report: Report, csv: str | None = None) -> Iterator[str]:
+    """Give the report piece by piece; `csv` is the address of the file with all findings, seen from this one."""
+    page = _one_file(f"{report.aggregate}: {report.verdict}")
+    yield from environment().get_template("report.html").generate(page=page, report=report, csv=csv)
+
+
+def history_html(aggregate: str, trends: Any, notes: Any = ()) -> Iterator[str]:
+    """Give drift over time as one file."""
+    page = _one_file(f"{aggregate}: drift over time")
+    yield from (
+        environment().get_template("history.html").generate(page=page, aggregate=aggregate, trends=trends, notes=notes)
+    )
+
+
+def _one_file(title: str) -> Mapping[str, Any]:
+    """Say how a page that stands alone is made: what it needs stands in it, and nothing else may run or load."""
+    style, script, icon = asset(STYLE), asset(SCRIPT), asset(ICON)
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; base-uri 'none'"
+    return {
+        "title": title,
+        "web": False,
+        "base": "",
+        "policy": policy,
+        "style": Markup(style),  # noqa: S704 - our own file
+        "script": Markup(script),  # noqa: S704 - our own file
+        "icon": "data:image/svg+xml;base64," + base64.b64encode(icon.encode()).decode(),
+    }
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _number(number: int) -> str:
+    return f"{number:,}"
+
+
+def _instant(at: datetime | str | None) -> str:
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at)
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    return urlencode({name: value for name, value in values.items() if value not in (None, "")})

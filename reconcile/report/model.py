@@ -1,0 +1,217 @@
+"""The one result model of a run: computed once, rendered many times, and nothing is computed in rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from reconcile.report.story import Story
+
+_AT_ONCE = 3
+
+
+class Level(StrEnum):
+    """What a run, or a link in it, comes to."""
+
+    AGREES = "agrees"
+    TOLERATED = "tolerated"
+    """Some drift, and no more than the contract accepts."""
+    DRIFT = "drift"
+    UNKNOWN = "unknown"
+    """Something that had to be read could not be read."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many there are of something."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How many findings broke at one hop by one cause; `hop` is None where that cannot be told."""
+
+    hop: str | None
+    cause: str
+    number: int
+
+
+@dataclass(frozen=True)
+class FieldCount:
+    """In how many aggregates of a link a field differs."""
+
+    link: str
+    field: str
+    number: int
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """One cause, and how many of its findings lie in each of the columns."""
+
+    cause: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Causes by partitions of the topic, or by ranges of partitions where they are many."""
+
+    columns: tuple[str, ...]
+    rows: tuple[HeatRow, ...]
+    elsewhere: int
+    """Findings whose evidence names no record of the topic."""
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """What one run found on one link."""
+
+    run_id: str
+    at: datetime
+    complete: bool
+    compared: int
+    drifted: int
+    opened: int | None = None
+    returned: int | None = None
+    closed: int | None = None
+    still_open: int | None = None
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What the runs up to this one found on one link, oldest first."""
+
+    link: str
+    points: tuple[TrendPoint, ...]
+
+
+@dataclass(frozen=True)
+class LinkResult:
+    """One source and one copy."""
+
+    link: str
+    consumer: str
+    level: Level
+    settled: bool
+    compared: int
+    agreeing: int
+    drifted: int
+    latent: int
+    tolerated: int
+    in_flight: int
+    by_cause: tuple[Count, ...]
+    by_difference: tuple[Count, ...]
+    oldest: datetime | None
+    """Since when its oldest confirmed drift stands, as far as that is known."""
+    message: str | None = None
+    """Why it could not be read."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What earlier runs knew of a finding."""
+
+    first_seen_at: datetime
+    first_seen_run: str
+    recurrences: int
+    returned: int
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What the plan does about a finding, and what became of that."""
+
+    action: str
+    reason: str
+    topic: str | None
+    partitions: tuple[int, ...]
+    state: str | None = None
+    """As far as it came: emitted, dropped, converged, superseded, refused, unverified."""
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A finding that is shown: its own words, with hidden values, and all that belongs to it."""
+
+    number: int
+    """Its place among those that are shown, from one."""
+    finding: Mapping[str, Any]
+    since: datetime | None
+    age: str
+    story: Story | None = None
+    known: Known | None = None
+    repair: Repair | None = None
+
+
+@dataclass(frozen=True)
+class LinkRepair:
+    """What the plan of one link comes to."""
+
+    link: str
+    topic: str
+    readers: tuple[str, ...]
+    actions: tuple[Count, ...]
+    states: tuple[Count, ...]
+    """What became of its corrections; empty as long as none was applied."""
+    left: tuple[Count, ...]
+    """Why findings are left to people or left alone, by reason."""
+    refused: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RepairResult:
+    """What repair would do, or did."""
+
+    applied: bool
+    verified: bool
+    refused: tuple[str, ...]
+    links: tuple[LinkRepair, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is told of one run."""
+
+    run_id: str
+    aggregate: str
+    topic: str
+    source: str
+    """The name of the source's connection."""
+    opened_at: datetime
+    closed_at: datetime
+    level: Level
+    verdict: str
+    """What it comes to, in one sentence."""
+    exit_code: int
+    complete: bool
+    links: tuple[LinkResult, ...]
+    flows: tuple[Flow, ...]
+    ages: tuple[Count, ...]
+    fields: tuple[FieldCount, ...]
+    heat: Heat
+    total: int
+    """How many findings there are."""
+    shown: tuple[Shown, ...]
+    """The worst of them, worst first."""
+    repair: RepairResult | None
+    """None as long as no plan was made."""
+    trends: tuple[Trend, ...]
+    notes: tuple[str, ...]
+    """What a reader should know of the report itself."""
+
+    @property
+    def worst(self) -> tuple[Shown, ...]:
+        """The worst of some causes: their pictures are shown at once."""
+        first: dict[str, Shown] = {}
+        for each in self.shown:
+            if each.story is not None:
+                first.setdefault(each.finding["cause"], each)
+        return tuple(first.values())[:_AT_ONCE]

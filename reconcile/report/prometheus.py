@@ -1,0 +1,76 @@
+"""A run as Prometheus text, for a node exporter's textfile folder or a push gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reconcile.report.model import Level, LinkResult, Report
+
+_Sample = tuple[dict[str, str], float]
+
+
+def prometheus(report: Report) -> str:
+    """Give the figures of a run as gauges."""
+    read = [each for each in report.links if each.level != Level.UNKNOWN]
+    lines: list[str] = []
+
+    def gauge(name: str, about: str, samples: Sequence[_Sample]) -> None:
+        if samples:
+            lines.append(f"# HELP reconcile_{name} {about}")
+            lines.append(f"# TYPE reconcile_{name} gauge")
+            lines.extend(_line(f"reconcile_{name}", labels, value) for labels, value in samples)
+
+    contract = {"contract": report.aggregate}
+    gauge("run_exit_code", "0 agrees, 1 drift beyond tolerance, 2 could not tell.", [(contract, report.exit_code)])
+    gauge("run_complete", "Whether all that had to be read was read.", [(contract, int(report.complete))])
+    gauge("run_timestamp_seconds", "When the copies were compared.", [(contract, report.closed_at.timestamp())])
+    for name, about in _FIGURES.items():
+        gauge(name, about, [({"link": each.link}, getattr(each, name)) for each in read])
+    gauge("settled", "Whether the group had caught up.", [({"link": each.link}, int(each.settled)) for each in read])
+    gauge("readable", "Whether the link could be read.", [(_link(each), int(each in read)) for each in report.links])
+    gauge("findings", "Findings by cause.", list(_by_cause(read)))
+    gauge(
+        "hop_findings",
+        "Findings of all links by the hop at which they broke.",
+        [({**contract, "hop": each or "unknown"}, _at(report, each)) for each in dict.fromkeys(_hops(report))],
+    )
+    oldest = [({"link": each.link}, each.oldest.timestamp()) for each in read if each.oldest is not None]
+    gauge("oldest_drift_timestamp_seconds", "Since when the oldest drift stands.", oldest)
+    return "\n".join(lines) + "\n"
+
+
+_FIGURES = {
+    "compared": "Aggregates that were compared.",
+    "agreeing": "Aggregates that agree.",
+    "drifted": "Aggregates that differ.",
+    "latent": "Aggregates that agree and will differ.",
+    "tolerated": "Aggregates whose differences are tolerated.",
+    "in_flight": "Aggregates whose events were on their way.",
+}
+
+
+def _by_cause(links: Sequence[LinkResult]) -> Iterator[_Sample]:
+    for link in links:
+        for each in link.by_cause:
+            yield {"link": link.link, "cause": each.name}, each.number
+
+
+def _hops(report: Report) -> list[str | None]:
+    return [each.hop for each in report.flows]
+
+
+def _at(report: Report, hop: str | None) -> int:
+    return sum(each.number for each in report.flows if each.hop == hop)
+
+
+def _link(each: LinkResult) -> dict[str, str]:
+    return {"link": each.link}
+
+
+def _line(name: str, labels: dict[str, str], value: float) -> str:
+    told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{told}}} {value}" if isinstance(value, int) else f"{name}{{{told}}} {value:.3f}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,52 @@
+"""What expectation suites are run on: frames with the names that people know from the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reconcile.contract import Consumer
+from reconcile.gather import row_columns
+from reconcile.gather.history_columns import ID, OFFSET, PARTITION, READABLE, TIMESTAMP, VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def rows(read: DataFrame, consumer: Consumer) -> DataFrame:
+    """Give one side's rows: `id`, `version`, and each field under its name in the contract, as canonical text."""
+    from pyspark.sql import functions as f
+
+    named = [f.col(row_columns.field(number)).alias(field.name) for number, field in enumerate(consumer.fields)]
+    return read.select(f.col(row_columns.ID).alias("id"), f.col(row_columns.VERSION).alias("version"), *named)
+
+
+def log(records: DataFrame) -> DataFrame:
+    """Give the log's records, each with whether its version is below one that stands before it in its partition."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    version = f.col(VERSION).try_cast("decimal(38,0)")
+    before = Window.partitionBy(ID, PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
+    inverted = f.col(ID).isNotNull() & (version < f.max(version).over(before))
+    return records.select(
+        f.col(ID).alias("id"),
+        f.col(PARTITION).alias("partition"),
+        f.col(OFFSET).alias("offset"),
+        f.col(TIMESTAMP).alias("at"),
+        f.col(VERSION).alias("version"),
+        f.col(READABLE).alias("readable"),
+        f.coalesce(inverted, f.lit(False)).alias("inverted"),
+    )
+
+
+def rates(spark: SparkSession, told: dict[str, Any], link: dict[str, Any]) -> DataFrame:
+    """Give how much of a link disagrees (`drift`), a line for each cause with its own `rate`, and one for `all`."""
+    compared = max(link["compared"], 1)
+    drift = link["drifted"] / compared
+    lines = [("all", link["drifted"]), *link["by_cause"].items()]
+    found = [
+        (link["link"], cause, number, number / compared, drift, told["complete"], link["settled"])
+        for cause, number in lines
+    ]
+    columns = "link string, cause string, findings bigint, rate double, drift double, complete boolean, settled boolean"
+    return spark.createDataFrame(found, columns)

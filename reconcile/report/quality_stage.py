@@ -1,0 +1,69 @@
+"""The stage `quality`: the committed suites, and a team's own, on what a run has read and found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from reconcile.contract import Consumer
+from reconcile.files import committed
+from reconcile.gather import stage as gathering
+from reconcile.job import Job
+from reconcile.report import quality_frames
+from reconcile.report.quality import Checked, check, load_suite, quality_context
+
+if TYPE_CHECKING:
+    from great_expectations.data_context import EphemeralDataContext
+    from pyspark.sql import DataFrame
+
+QUALITY = "quality"
+COMMITTED = ("source", "copy", "findings")
+
+
+def quality(job: Job) -> dict[str, Any]:
+    """Check what a run has read and found; give the results, and do nothing if that was done."""
+    inputs = job.inputs([gathering.GATHERED, "summary"])
+    if not job.run.done(QUALITY, inputs):
+        job.run.discard("quality")
+        with quality_context() as context:
+            checked = _all(job, context)
+        failed = [each for each in checked if each.stops]
+        value = {"success": not failed, "results": [{**asdict(each), "stops": each.stops} for each in checked]}
+        job.run.publish_json(QUALITY, value, inputs, stage="quality")
+    found: dict[str, Any] = job.run.json(QUALITY)
+    return found
+
+
+def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
+    told = job.run.json("summary")
+    links = {each["consumer"]: each for each in told["links"]}
+    history = gathering.kept_history(job)
+    log, frame = load_suite(committed("expectations", "log.json"))
+    assert frame == "log"
+    checked = check(context, log, quality_frames.log(history), {}, None)
+    for consumer in job.links:
+        if consumer.name in links:
+            job.say(f"{job.contract.link(consumer)}: checking expectations")
+            checked += _of_link(job, context, consumer, told, links[consumer.name])
+    return checked
+
+
+def _of_link(
+    job: Job, context: EphemeralDataContext, consumer: Consumer, told: dict[str, Any], link: dict[str, Any]
+) -> list[Checked]:
+    frames: dict[str, DataFrame] = {
+        "source": quality_frames.rows(job.run.parquet(gathering.source_rows(consumer.name), job.spark), consumer),
+        "copy": quality_frames.rows(job.run.parquet(gathering.copy_rows(consumer.name), job.spark), consumer),
+        "rates": quality_frames.rates(job.spark, told, link),
+    }
+    compared = max(link["compared"], 1)
+    tolerated = max(consumer.tolerance.ratio, consumer.tolerance.rows / compared)
+    versions = {"source": job.contract.source.version, "copy": consumer.version}
+    files = [committed("expectations", f"{name}.json") for name in COMMITTED]
+    files += [job.file.parent / name for name in consumer.quality]
+    checked = []
+    for file in files:
+        suite, about = load_suite(file)
+        parameters = {"tolerated": tolerated, "versioned": 1.0 if versions.get(about) else 0.0}
+        checked += check(context, suite, frames[about], parameters, link["link"])
+    return checked

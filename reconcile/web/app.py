@@ -1,0 +1,51 @@
+"""The web app: it reads a workspace and shows it, alone or mounted in another app."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from reconcile.errors import ReconcileError, UnreachableError
+from reconcile.manifest import MissingArtifactError
+from reconcile.settings import Settings
+from reconcile.web.gate import Gate
+from reconcile.web.pages import Pages
+from reconcile.web.rendering import page_of
+from reconcile.workspace import InvalidRunIdError, UnknownRunError, Workspace
+
+
+def web_app(place: Workspace, settings: Settings, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
+    """Give the app.
+
+    Visitors have to know the `token`, if there is one; where another app mounts this one, that app lets people in.
+    With `hosts` it answers under these names alone, so that no page elsewhere reaches it by another name.
+    """
+    app = FastAPI(title="reconcile", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(Pages(place, settings).router())
+    app.add_exception_handler(ReconcileError, _refused)
+    app.add_exception_handler(HTTPException, _not_found)
+    app.add_exception_handler(RequestValidationError, _misread)
+    app.add_middleware(Gate, token=token, hosts=tuple(hosts))
+    return app
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    missing = isinstance(error, UnknownRunError | InvalidRunIdError | MissingArtifactError)
+    status = 404 if missing else 503 if isinstance(error, UnreachableError) else 409
+    return _problem(request, "Not found" if missing else "That did not work", str(error), status)
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _problem(request, error.detail, "", error.status_code)
+
+
+def _misread(request: Request, _: Exception) -> Response:
+    return _problem(request, "Nothing to show", "The address does not say what to show, or says it wrongly.", 400)
+
+
+def _problem(request: Request, title: str, message: str, status: int) -> Response:
+    return page_of(request, "problem.html", title, {"title": title, "message": message}, status)

@@ -1,0 +1,302 @@
+"""An emission that is killed, cut off or interrupted goes on where it stopped, and sends nothing twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from reconcile.control.correction_state import State
+from reconcile.control.errors import ControlUnreachableError, LeaseLostError
+from reconcile.control.leases import HeldLease
+from reconcile.control.store import ControlStore
+from reconcile.domain.correction import CORRECTION_ID, Correction
+from reconcile.errors import UnreachableError
+from reconcile.repair.emission import emit
+from reconcile.repair.outcome import Outcome
+from reconcile.repair.transaction import EmissionFencedError
+from tests.integration.emission_attempt import TTL, written
+from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, newer, until
+
+STEPS = (
+    "before_intents",
+    "after_intents",
+    "mid_produce",
+    "after_flush",
+    "before_commit",
+    "after_commit",
+    "before_mark",
+)
+MANY = 30
+BATCH = 10
+RUNS = count()
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with emission_world() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def control(world: World) -> Iterator[ControlStore]:
+    with world.control() as opened:
+        yield opened
+
+
+@pytest.fixture
+def run_id(control: ControlStore) -> str:
+    """Begin a run."""
+    name = f"kill-{next(RUNS)}"
+    control.begin_run(name, "user-account", "c" * 64)
+    return name
+
+
+@pytest.fixture
+def topic(world: World) -> Topic:
+    """A topic with two events of each aggregate."""
+    made = world.topic()
+    made.produce(*((str(key), version) for version in (1, 2) for key in range(MANY)))
+    return made
+
+
+def corrections(topic: Topic, run_id: str, many: int = MANY) -> list[Correction]:
+    fence = topic.ends()
+    return [topic.correction(str(key), 2, run_id, fence[topic.partition(str(key))]) for key in range(many)]
+
+
+def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path, step: str, number: int = 1) -> None:
+    """Let an attempt die at a step."""
+    file = folder / "task.json"
+    task = {
+        "control": f"file:{world.control_url}",
+        "cluster": world.cluster,
+        "run_id": run_id,
+        "batch": BATCH,
+        "corrections": [written(each) for each in wanted],
+    }
+    file.write_text(json.dumps(task))
+    command = [sys.executable, "-m", "tests.integration.emission_attempt", str(file), step, str(number)]
+    assert -signal.SIGKILL == subprocess.run(command, check=False, timeout=60).returncode
+
+
+def emitted(
+    world: World,
+    control: ControlStore,
+    wanted: Sequence[Correction],
+    run_id: str,
+    held: HeldLease,
+    step: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    return emit(
+        wanted,
+        link=LINK,
+        run_id=run_id,
+        cluster=world.cluster,
+        control=control,
+        held=held,
+        newer=newer,
+        batch=BATCH,
+        step=step,
+    )
+
+
+def resumed(world: World, control: ControlStore, wanted: Sequence[Correction], run_id: str) -> Outcome:
+    """Let another attempt end what was begun."""
+    with leased(control, "resumed") as held:
+        return emitted(world, control, wanted, run_id, held)
+
+
+def in_log(topic: Topic) -> Counter[str]:
+    """Count each correction's records as a consumer sees them."""
+    return Counter(id_ for record in topic.read() if (id_ := header(record, CORRECTION_ID)) is not None)
+
+
+def assert_once(topic: Topic, control: ControlStore, wanted: Sequence[Correction], run_id: str) -> None:
+    """Each correction stands in the log once, and where the control store says."""
+    assert Counter(each.id for each in wanted) == in_log(topic)
+    stands = {(header(each, CORRECTION_ID), each.partition(), each.offset()) for each in topic.read()}
+    known = control.corrections(LINK, run_id)
+    assert {State.EMITTED} == {each.state for each in known}
+    assert {(each.correction_id, each.partition, each.offset) for each in known} <= stands
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_is_killed_goes_on(
+    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, step: str
+) -> None:
+    """Wherever the first attempt dies, the second leaves each correction in the log once."""
+    wanted = corrections(topic, run_id)
+    killed(world, wanted, run_id, tmp_path, step)
+    resumed(world, control, wanted, run_id)
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_what_is_killed_over_and_over_goes_on(
+    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path
+) -> None:
+    """Attempts that die in later batches leave behind what the next ones take up."""
+    wanted = corrections(topic, run_id)
+    for step, number in (("after_commit", 2), ("after_flush", 1), ("mid_produce", 1)):
+        killed(world, wanted, run_id, tmp_path, step, number)
+    outcome = resumed(world, control, wanted, run_id)
+    assert (MANY - 2 * BATCH, 2 * BATCH) == (len(outcome.emitted), len(outcome.already))
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_what_this_attempt_was_not_given_is_found_too(
+    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path
+) -> None:
+    """What an earlier attempt committed is marked, though its source has moved on since and nobody asks for it."""
+    wanted = corrections(topic, run_id, BATCH)
+    killed(world, wanted, run_id, tmp_path, "after_commit")
+    outcome = resumed(world, control, wanted[:1], run_id)
+    assert [wanted[0]] == [each.correction for each in outcome.already]
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_what_was_committed_may_be_hidden(
+    world: World,
+    control: ControlStore,
+    topic: Topic,
+    run_id: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a transaction of another producer hides what we committed, nothing is sent, and the error says why."""
+    wanted = corrections(topic, run_id, 1)
+    with world.producer({"transactional.id": "theirs"}) as theirs:
+        theirs.init_transactions()
+        theirs.begin_transaction()
+        theirs.produce(topic.name, key=b"x", value=event(1), partition=wanted[0].partition)
+        theirs.flush()
+        killed(world, wanted, run_id, tmp_path, "after_commit")
+        with monkeypatch.context() as patched:
+            patched.setattr("reconcile.repair.tail._PATIENCE", 1.0)
+            with pytest.raises(UnreachableError, match="a transaction of another producer may hide them"):
+                resumed(world, control, wanted, run_id)
+        theirs.commit_transaction()
+    assert wanted == [each.correction for each in resumed(world, control, wanted, run_id).already]
+    assert_once(topic, control, wanted, run_id)
+
+
+@pytest.mark.parametrize("step", ["mid_produce", "after_flush", "before_commit", "after_commit"])
+def test_what_is_interrupted_leaves_nothing_open(
+    world: World, control: ControlStore, topic: Topic, run_id: str, step: str
+) -> None:
+    """Ctrl-C aborts what is not committed, so that no reader waits, and the emission can go on."""
+    wanted = corrections(topic, run_id)
+
+    def interrupt(name: str) -> None:
+        if name == step:
+            raise KeyboardInterrupt
+
+    with leased(control, "interrupted") as held, pytest.raises(KeyboardInterrupt):
+        emitted(world, control, wanted, run_id, held, interrupt)
+    until(lambda: topic.ends() == topic.ends(committed_only=True), "a transaction is open")
+    resumed(world, control, wanted, run_id)
+    assert_once(topic, control, wanted, run_id)
+
+
+@pytest.mark.parametrize("step", ["after_flush", "before_commit"])
+def test_a_broker_that_comes_back_is_waited_for(
+    world: World, control: ControlStore, topic: Topic, run_id: str, step: str
+) -> None:
+    """A broker that dies and starts again costs an attempt at most."""
+    wanted = corrections(topic, run_id)
+    left = [step]
+
+    def restart(name: str) -> None:
+        if left == [name]:
+            left.clear()
+            world.kafka.kill()
+            world.kafka.up()
+
+    with leased(control, "restarted") as held:
+        try:
+            emitted(world, control, wanted, run_id, held, restart)
+        except UnreachableError:
+            emitted(world, control, wanted, run_id, held)
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_a_broker_that_stays_away_is_told(
+    world: World, control: ControlStore, topic: Topic, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that emitting again may help, and it does."""
+    wanted = corrections(topic, run_id)
+
+    def kill(name: str) -> None:
+        if name == "after_flush":
+            world.kafka.kill()
+
+    monkeypatch.setattr("reconcile.repair.tail._PATIENCE", 2.0)
+    with leased(control, "left alone") as held:
+        try:
+            with pytest.raises(UnreachableError):
+                emitted(world, control, wanted, run_id, held, kill)
+            with pytest.raises(UnreachableError, match="cannot be reached"):
+                emitted(world, control, wanted, run_id, held)
+        finally:
+            world.kafka.up()
+        until(topic.is_there, "the broker has no leaders")
+        emitted(world, control, wanted, run_id, held)
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_a_control_store_that_goes_away_is_told(world: World, control: ControlStore, topic: Topic, run_id: str) -> None:
+    """What could not be marked is found when the control store is back."""
+    wanted = corrections(topic, run_id)
+
+    def stop(name: str) -> None:
+        if name == "before_mark":
+            world.postgres.down()
+
+    try:
+        with leased(control, "unmarked", timedelta(seconds=10)) as held, pytest.raises(ControlUnreachableError):
+            emitted(world, control, wanted, run_id, held, stop)
+    finally:
+        world.postgres.up()
+    outcome = resumed(world, control, wanted, run_id)
+    assert (MANY, 0) == (len(outcome.already), len(outcome.emitted))
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_another_attempt_fences_this_one(world: World, control: ControlStore, topic: Topic, run_id: str) -> None:
+    """What another attempt has taken over is not committed, and the error says so."""
+    wanted = corrections(topic, run_id)
+
+    def overtake(name: str) -> None:
+        if name == "before_commit":
+            with world.producer({"transactional.id": f"reconcile-{LINK}-0"}) as other:
+                other.init_transactions()
+
+    with leased(control, "fenced") as held, pytest.raises(EmissionFencedError, match="another attempt"):
+        emitted(world, control, wanted, run_id, held, overtake)
+    assert Counter() == in_log(topic)
+    resumed(world, control, wanted, run_id)
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_nothing_is_committed_without_the_lease(world: World, control: ControlStore, topic: Topic, run_id: str) -> None:
+    """A lease that is lost while corrections are written takes them back."""
+    wanted = corrections(topic, run_id)
+    with leased(control, "lost", TTL) as held:
+
+        def lose(name: str) -> None:
+            if name == "before_commit":
+                control.release(held.lease)
+                until(lambda: held.lost, "the lease was not lost")
+
+        with pytest.raises(LeaseLostError):
+            emitted(world, control, wanted, run_id, held, lose)
+    until(lambda: topic.ends() == topic.ends(committed_only=True), "a transaction is open")
+    assert Counter() == in_log(topic)

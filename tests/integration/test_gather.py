@@ -1,0 +1,211 @@
+"""Gathering: everything at one instant, whole or not at all, and every failure by its name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconcile import pipeline
+from reconcile.files import committed
+from reconcile.gather import postgres_rows
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.opening import open_fence
+from reconcile.gather.store_errors import SnapshotLostError
+from reconcile.job import Job
+from reconcile.lab import world
+from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.services.database import connect
+from reconcile.manifest import ChangedInputsError
+from tests.integration.runs import Runs, findings
+from tests.integration.worlds import seeded_world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AGGREGATES = 400
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A world of our own, in which one profile has been edited by hand."""
+    with seeded_world(aggregates=AGGREGATES, ports=Ports(postgres=15582, kafka=19422, controller=19423)) as lab:
+        first = "select user_id from login_profile order by user_id limit 1"
+        sql(lab, "login", f"update login_profile set mail = 'other@x' where user_id in ({first})")
+        yield lab
+
+
+@pytest.fixture
+def runs(lab: Lab, spark: SparkSession, tmp_path: Path) -> Runs:
+    """Runs in a workspace of the test's own."""
+    return Runs.of(spark, lab, tmp_path / "runs")
+
+
+def sql(lab: Lab, database: str, statement: str, user: str | None = None) -> list[tuple[Any, ...]]:
+    """Do something as the owner of a database."""
+    url = lab.url(database) if user is None else lab.url(database, user)
+    with closing(connect(url)) as session, session, session.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def names(job: Job) -> dict[str, bool]:
+    """Give the artifacts that a run has of its gathering, and whether each is complete."""
+    return {each.name: each.complete for each in job.run.manifests() if each.stage == "gather"}
+
+
+def test_a_snapshot_is_one_instant_for_all_readers(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes after the fence is not seen, however many tasks read and whenever they start."""
+    monkeypatch.setattr(postgres_rows, "_PART_BLOCKS", 1)
+    job = runs.job("user-account", "instant")
+    consumer = job.contract.consumers[0]
+    with open_fence(job.contract, job.file, job.settings, timeout=timedelta(0)) as opened:
+        reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
+        before = {tuple(row) for row in reader.rows[1].all(job.spark).collect()}
+        sql(lab, "login", "create table kept as table login_profile; update login_profile set phone = 'changed'")
+        sql(lab, "login", "delete from login_profile where mail = 'other@x'")
+        try:
+            after = {tuple(row) for row in reader.rows[1].all(job.spark).collect()}
+            some = job.spark.createDataFrame([(row[0],) for row in before], "reconcile_id string")
+            looked_up = {tuple(row) for row in reader.rows[1].among(some).collect()}
+        finally:
+            sql(
+                lab, "login", "delete from login_profile; insert into login_profile select * from kept; drop table kept"
+            )
+    assert before == after == looked_up
+
+
+def test_all_rows_are_read_once(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ranges of blocks that do not overlap and leave nothing out."""
+    monkeypatch.setattr(postgres_rows, "_PART_BLOCKS", 1)
+    job = runs.job("user-account", "parts")
+    with open_fence(job.contract, job.file, job.settings, timeout=timedelta(0)) as opened:
+        reader = LinkReader(job.spark, job.contract, job.contract.consumers[0], job.settings, opened)
+        frame = reader.rows[1].all(job.spark)
+        ids = sorted(row[0] for row in frame.select("reconcile_id").collect())
+        parts = frame.rdd.getNumPartitions()
+    assert parts > 1
+    assert sorted(str(row[0]) for row in sql(lab, "login", "select user_id from login_profile")) == ids
+
+
+def test_what_a_run_leaves(lab: Lab, runs: Runs) -> None:
+    """All artifacts, all complete; the same again does nothing; something else is refused with what changed."""
+    job = runs.job("user-account", "whole")
+    pipeline.gather(job)
+    expected = {"fence", "gathered", "source.login", "copy.login", "ledger.login", "parked.login", "outbox"}
+    assert dict.fromkeys(expected, True) == names(job)
+    made = job.run.manifest("gathered").created_at
+    pipeline.gather(runs.job("user-account", "whole"))
+    assert made == job.run.manifest("gathered").created_at
+    with pytest.raises(ChangedInputsError, match='mode: "auto" → "full"'):
+        pipeline.gather(runs.job("user-account", "whole", mode="full"))
+
+
+def test_no_session_outlives_the_stage(lab: Lab, runs: Runs) -> None:
+    """Snapshots that stay would keep dead rows for as long."""
+    pipeline.gather(runs.job("user-account", "sessions"))
+    left = "select count(*) from pg_stat_activity where usename = 'reconcile_reader' and xact_start is not null"
+    assert [(0,)] == sql(lab, "postgres", left, "postgres")
+
+
+def test_a_store_that_is_down_makes_the_run_incomplete(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link is named, nothing is found, and everything made of it is incomplete too."""
+    monkeypatch.setenv("RECONCILE_CONN_LOGIN_DB", "postgresql://nobody@127.0.0.1:1/login")
+    job, told = runs.audited("user-account", "down")
+    assert 2 == told["exit_code"]
+    assert ["user-account/login"] == [each["link"] for each in told["unread"]]
+    assert [False, False] == [job.run.manifest(name).complete for name in ("gathered", "findings")]
+
+
+def test_a_right_that_is_missing_is_named(lab: Lab, runs: Runs) -> None:
+    """The account may read the copy, and not its ledger."""
+    sql(lab, "login", "revoke select on processed_message from reconcile_reader")
+    try:
+        _, told = runs.audited("user-account", "denied")
+    finally:
+        sql(lab, "login", "grant select on processed_message to reconcile_reader")
+    assert "processed_message" in told["unread"][0]["message"]
+    assert 2 == told["exit_code"]
+
+
+def test_a_snapshot_that_is_lost_ends_the_stage(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends the source's session: what was read is no instant any more."""
+    ended = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'reconcile_reader'"
+    job = runs.job("user-account", "lost")
+    original = LinkReader.compared
+
+    def compared(self: LinkReader, asked: Any) -> Any:
+        found = original(self, asked)
+        sql(lab, "postgres", ended, "postgres")
+        return found
+
+    monkeypatch.setattr(LinkReader, "compared", compared)
+    with pytest.raises(SnapshotLostError, match="start the run again"):
+        pipeline.gather(job)
+    assert "gathered" not in names(job)
+
+
+def test_a_killed_attempt_leaves_nothing_that_is_read(lab: Lab, runs: Runs, tmp_path: Path) -> None:
+    """kill -9 as soon as the first artifact stands; the next attempt takes everything anew."""
+    program = (
+        "import sys; from reconcile.cli import main; sys.argv = ['reconcile', 'gather', '--run', 'killed',"
+        f" '--contract', {str(committed('contracts', 'user-account.yaml'))!r}, '--config',"
+        f" {str(world.settings_file(lab))!r}, '--workspace', {str(runs.folder)!r}]; main()"
+    )
+    attempt = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not (runs.folder / "killed" / "source.login").exists() and time.monotonic() < deadline:
+        assert attempt.poll() is None
+        time.sleep(0.02)
+    os.killpg(attempt.pid, signal.SIGKILL)
+    attempt.wait()
+    job = runs.job("user-account", "killed")
+    assert "gathered" not in names(job)
+    pipeline.gather(job)
+    assert all(names(job).values())
+    assert "gathered" in names(job)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jdbc"])
+def test_stores_that_are_no_postgres(
+    lab: Lab, runs: Runs, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy in Parquet, or behind JDBC, gives the same findings, but for what only the database's tables tell."""
+    text = committed("contracts", "user-account.yaml").read_text()
+    ledger = next(line for line in text.splitlines() if "ledger:" in line)
+    file = tmp_path / "contract.yaml"
+    file.write_text(text.replace(ledger + "\n", "").replace("store: login-db", "store: other-db"))
+    settings = world.settings_file(lab).read_text()
+    reader = world.settings_file(lab).parent / "with-other.yaml"
+    jdbc, properties = lab_jdbc(lab)
+    if kind == "parquet":
+        rows = runs.spark.read.format("jdbc").options(url=jdbc, dbtable="login_profile", **properties).load()
+        rows.write.parquet(str(tmp_path / "files" / "login_profile"))
+        place = f"other-db: {{path: {tmp_path / 'files'}}}"
+    else:
+        monkeypatch.setenv("OTHER", f"{jdbc}?user={properties['user']}&password={properties['password']}")
+        place = "other-db: {url: 'env:OTHER'}"
+    reader.write_text(settings.replace("connections:\n", f"connections:\n  {place}\n"))
+    job, told = Runs(runs.spark, reader, runs.folder).audited(file, f"as-{kind}")
+    assert "full" == job.run.json("gathered")["links"][0]["mode"]
+    found = findings(job)
+    assert ["changed"] == [each["difference"] for each in found.values()]
+    assert [["email"]] == [[field["name"] for field in each["fields"]] for each in found.values()]
+    assert 1 == told["exit_code"]
+
+
+def lab_jdbc(lab: Lab) -> tuple[str, dict[str, str]]:
+    """Give login's database for Spark."""
+    from reconcile.postgres_url import parse
+
+    url, properties = parse(lab.url("login")).jdbc()
+    return url, {**properties, "driver": "org.postgresql.Driver"}

@@ -1,0 +1,186 @@
+"""Where a correction belongs is inferred rightly from what real producers wrote: librdkafka's, Java's and Spark's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from reconcile.audit.partitioning import Router
+from reconcile.audit.routing import infer_from_log
+from reconcile.connections import Cluster
+from reconcile.contract import Topic
+from reconcile.domain.key import encode
+from reconcile.files import jars
+from reconcile.gather.history import History, extend
+from reconcile.gather.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
+from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.kafka import Kafka
+from reconcile.lab.process import wait_until
+from reconcile.lab.services import offsets
+from reconcile.repair.log_facts import unknown_home
+from reconcile.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 12
+IDS = [str(uuid.UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128))) for number in range(600)]
+PORTS = Ports(postgres=15552, kafka=19382, controller=19383)
+Send = Callable[["Log", list[str]], None]
+
+
+class Log:
+    """A topic, and what is known of its log."""
+
+    def __init__(self, lab: Lab, spark: SparkSession, folder: Path) -> None:
+        self.name = f"partitions-{uuid.uuid4().hex[:8]}"
+        self.bootstrap, self.spark, self._folder = lab.bootstrap, spark, folder
+        self.topic = Topic.model_validate({"cluster": "main", "name": self.name})
+        offsets.admin_client(self.bootstrap).create_topics([NewTopic(self.name, PARTITIONS, 1)])[self.name].result(30)
+        self._await(PARTITIONS)
+
+    def grow(self, partitions: int) -> None:
+        """Give it more partitions."""
+        asked = offsets.admin_client(self.bootstrap).create_partitions([NewPartitions(self.name, partitions)])
+        asked[self.name].result(30)
+        self._await(partitions)
+
+    def history(self) -> History:
+        """Read its log."""
+        connection = Cluster.model_validate({"bootstrap": self.bootstrap})
+        ends = offsets.ends(offsets.admin_client(self.bootstrap), self.name)
+        return extend(self.spark, self.topic, connection, ends, Workspace(self._folder).histories)
+
+    def router(self) -> Router:
+        """Infer where keys belong."""
+        history = self.history()
+        inference = infer_from_log(history.records(self.spark), history.index, self.topic)
+        return Router.of(inference, history.index.partitions)
+
+    def places(self) -> dict[str, int]:
+        """Give where the newest record of each id stands."""
+        records = self.history().records(self.spark).orderBy(TIMESTAMP, OFFSET)
+        return {row[ID]: row[PARTITION] for row in records.select(ID, PARTITION).collect()}
+
+    def _await(self, partitions: int) -> None:
+        def there() -> bool:
+            return len(offsets.partitions(offsets.admin_client(self.bootstrap), self.name)) == partitions
+
+        wait_until(there, f"{self.name} has not {partitions} partitions", 30)
+
+
+def by_librdkafka(log: Log, ids: list[str]) -> None:
+    """Send with its default partitioner."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": log.bootstrap, "log_level": 0})
+    for id_text in ids:
+        producer.produce(log.name, key=id_text.encode(), value=b"{}")
+    assert 0 == producer.flush(30)
+
+
+def by_java(log: Log, ids: list[str]) -> None:
+    """Send with Kafka's own producer."""
+    java = shutil.which(str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java")
+    assert java is not None
+    command = [java, "-Xmx256m", "-XX:+UseSerialGC", "-cp", ":".join(map(str, jars("broker")))]
+    command += ["org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", log.bootstrap, "--topic", log.name]
+    command += ["--reader-property", "parse.key=true", "--reader-property", "key.separator=|"]
+    lines = "".join(f"{id_text}|{{}}\n" for id_text in ids)
+    done = subprocess.run(command, input=lines, text=True, capture_output=True, timeout=120, check=False)
+    assert (0, "") == (done.returncode, "".join(line for line in done.stderr.splitlines() if "ERROR" in line))
+
+
+def by_spark(log: Log, ids: list[str]) -> None:
+    """Send with Spark's sink."""
+    rows = log.spark.createDataFrame([(id_text, "{}") for id_text in ids], "key string, value string")
+    rows.write.format("kafka").option("kafka.bootstrap.servers", log.bootstrap).option("topic", log.name).save()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Lab]:
+    """A broker alone."""
+    lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{PORTS.kafka}-partitions" / "lab")
+    kafka = Kafka(lab)
+    kafka.down()
+    shutil.rmtree(lab.root, ignore_errors=True)
+    lab.root.mkdir(parents=True)
+    lab.remember(ports=PORTS)
+    try:
+        kafka.up()
+        yield lab
+    finally:
+        kafka.down()
+        kafka.wipe()
+        shutil.rmtree(lab.root.parent, ignore_errors=True)
+
+
+@pytest.fixture
+def log(broker: Lab, spark: SparkSession, tmp_path: Path) -> Log:
+    """A topic that is empty."""
+    return Log(broker, spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("send", "partitioner"), [(by_librdkafka, "crc32"), (by_java, "murmur2"), (by_spark, "murmur2")]
+)
+def test_each_client_is_known_by_its_log(log: Log, send: Send, partitioner: str) -> None:
+    """The partitioner, and for each id the partition in which its records really stand."""
+    send(log, IDS)
+    router = log.router()
+    assert (partitioner,) == router.candidates
+    assert log.places() == {id_text: router.home(id_text.encode()) for id_text in IDS}
+
+
+def test_after_growth_the_home_is_where_the_next_event_will_stand(log: Log) -> None:
+    """What a real producer does with the larger topic is what was foretold."""
+    by_librdkafka(log, IDS)
+    assert log.router().candidates
+    log.grow(18)
+    by_librdkafka(log, IDS[:300])
+    foretold = {id_text: log.router().home(id_text.encode()) for id_text in IDS[300:]}
+    before = log.places()
+    by_librdkafka(log, IDS[300:])
+    newest = {id_text: place for id_text, place in log.places().items() if id_text in foretold}
+    assert any(before[id_text] != place for id_text, place in foretold.items())
+    assert foretold == newest
+
+
+def test_two_clients_with_different_defaults_are_not_trusted(log: Log) -> None:
+    """No home is known, and the refusal tells the shares that were seen."""
+    by_librdkafka(log, IDS[:300])
+    by_spark(log, IDS[300:])
+    history = log.history()
+    inference = infer_from_log(history.records(log.spark), history.index, log.topic)
+    assert {None} == {Router.of(inference, history.index.partitions).home(id_text.encode()) for id_text in IDS}
+    assert "%" in unknown_home(log.name, inference)
+
+
+@pytest.mark.parametrize(("key_type", "id_text"), [
+    ("string", "order:1001"),
+    ("uuid-bytes", IDS[0]),
+    ("int64", "1001"),
+    ("json", '["eu","1001"]'),
+])  # fmt: skip
+def test_every_type_of_key_has_its_home(log: Log, key_type: str, id_text: str) -> None:
+    """A key of any type stands where its bytes were said to belong."""
+    from confluent_kafka import Producer
+
+    by_librdkafka(log, IDS)
+    home = log.router().home(encode(id_text, key_type))
+    found: list[int | None] = []
+    producer = Producer({"bootstrap.servers": log.bootstrap, "log_level": 0})
+    producer.produce(
+        log.name, key=encode(id_text, key_type), value=b"{}", on_delivery=lambda _, m: found.append(m.partition())
+    )
+    assert 0 == producer.flush(30)
+    assert [home] == found

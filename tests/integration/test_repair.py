@@ -1,0 +1,401 @@
+"""Repair on a real world: what is planned is what is emitted, the services consume it, and the copies agree."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from reconcile import pipeline
+from reconcile.cli import cli
+from reconcile.control.errors import LeaseHeldError
+from reconcile.control.store import open_control
+from reconcile.domain.correction import CORRECTION_ID, Action
+from reconcile.domain.plan import Plan
+from reconcile.files import committed
+from reconcile.job import Job
+from reconcile.lab import faults, truth
+from reconcile.lab.faults.stage import Stage
+from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.services import offsets
+from reconcile.lab.services.consumer import DatabaseTimeoutError, Group
+from reconcile.lab.services.copies import LOGIN, Record
+from reconcile.repair import stage_apply
+from reconcile.repair.emission import emit
+from reconcile.repair.stage_apply import NotApprovedError, PlanRefusedError
+from tests.integration.runs import Runs, findings
+from tests.integration.worlds import seeded_world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 2
+FAULTS = (
+    "zoey-race", "dead-letter", "overtaken-dead-letter", "stash", "swallowed-exception", "ignored-tombstone",
+    "relay-lost-rows", "wrong-payload", "source-restored", "producer-reorder", "hand-edit", "hand-delete", "phantom",
+    "normalised-text", "broken-record", "wrong-partitioner",
+)  # fmt: skip
+ACCOUNT, BALANCE = "user-account", "user-balance"
+
+
+@dataclass
+class World:
+    """A world, and the runs on it."""
+
+    lab: Lab
+    runs: Runs
+    contracts: Path
+    made: int = field(default=0)
+
+    def stage(self, act: Callable[[Stage], None]) -> None:
+        """Let the services do something."""
+        with ExitStack() as stack:
+            act(Stage(self.lab, random.Random(self.made), stack))  # noqa: S311
+
+    def consume(self) -> None:
+        """Let every service consume what is there."""
+        self.stage(Stage.settle)
+
+    def contract(self, name: str = ACCOUNT, repair: dict[str, Any] | None = None, **consumer: Any) -> Path:
+        """Write one of the lab's contracts, with changes to its consumer and to what may be repaired."""
+        said = yaml.safe_load(committed("contracts", f"{name}.yaml").read_text("utf-8"))
+        said["consumers"][0] |= {"settle": {"timeout": "2s", "confirm_after": "0s"}, **consumer}
+        said["consumers"][0]["repair"] |= repair or {}
+        self.made += 1
+        file = self.contracts / f"{name}-{self.made}.yaml"
+        file.write_text(yaml.safe_dump(said, sort_keys=False))
+        return file
+
+    def edited(self) -> str:
+        """Edit the e-mail address of somebody's copy; give the id."""
+        before = len(truth.read(self.lab.truth))
+        faults.plant(self.lab, faults.named(["hand-edit"]), 1)
+        rows = truth.read(self.lab.truth)[before:]
+        return str(next(row["aggregate_id"] for row in rows if row["fields"] == ["email"]))
+
+    def planned(self, contract: Path, run_id: str, *ids: str) -> tuple[Job, Plan]:
+        """Audit and plan."""
+        job, _ = self.runs.audited(contract, run_id, ids=ids or None)
+        return job, pipeline.plan(job)
+
+    def ends(self, topic: str = ACCOUNT) -> dict[int, int]:
+        """Give where a topic ends."""
+        return offsets.ends(offsets.admin_client(self.lab.bootstrap), topic)
+
+    def records(self, topic: str = ACCOUNT) -> list[Record]:
+        """Read a topic as another service would."""
+        return Group(self.lab.bootstrap, "nobody", topic).unread()
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A run that was applied and verified, and the one after it."""
+
+    before: dict[tuple[str, str], dict[str, Any]]
+    plan: Plan
+    unchanged: bool
+    """Whether planning left the topic as it was."""
+    applied: dict[str, Any]
+    verified: dict[str, Any]
+    after: dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world with faults of every repairable kind, and some that are not."""
+    with seeded_world(aggregates=1500, ports=Ports(postgres=15552, kafka=19382, controller=19383)) as lab:
+        faults.plant(lab, faults.named(FAULTS), COUNT)
+        folder = tmp_path_factory.mktemp("repair")
+        yield World(lab, Runs.of(spark, lab, folder / "runs"), folder)
+
+
+def repair(world: World, contract: Path, run_id: str, topic: str) -> Repaired:
+    """Run, plan, apply, let the services consume, verify, and run again."""
+    job, _ = world.runs.audited(contract, run_id)
+    ends = world.ends(topic)
+    plan = pipeline.plan(job)
+    unchanged = ends == world.ends(topic)
+    applied = pipeline.apply(job, approved=True)
+    world.consume()
+    verified = pipeline.verify(job)
+    again, _ = world.runs.audited(contract, f"{run_id}-again")
+    return Repaired(findings(job), plan, unchanged, applied, verified, findings(again))
+
+
+@pytest.fixture(scope="module")
+def account(world: World) -> Repaired:
+    """The repair of login, deletions included."""
+    return repair(world, world.contract(repair={"deletes": True}), "account", ACCOUNT)
+
+
+@pytest.fixture(scope="module")
+def balance(world: World, account: Repaired) -> Repaired:
+    """The repair of billing, whose topic carries changes."""
+    assert account.unchanged
+    return repair(world, world.contract(BALANCE), "balance", BALANCE)
+
+
+def left(plan: Plan) -> dict[tuple[str, str | None], str]:
+    """Give what a plan leaves, by link and id."""
+    return {
+        (each.link, each.aggregate_id): each.cause
+        for link in plan.links
+        for each in link.items
+        if each.action in (Action.ADVICE, Action.LEFT)
+    }
+
+
+def test_each_finding_has_its_line(account: Repaired) -> None:
+    """The plan says of each finding what is to be done about it."""
+    assert account.before.keys() == {
+        (each.link, each.aggregate_id) for link in account.plan.links for each in link.items
+    }
+
+
+def test_planning_emits_nothing(account: Repaired) -> None:
+    """The topic ends where it did."""
+    assert account.unchanged
+
+
+def test_what_was_planned_was_emitted(account: Repaired) -> None:
+    """Each correction once, and none was dropped, as nobody moved on."""
+    emitted = [each["correction_id"] for each in account.applied["links"][0]["emitted"]]
+    assert sorted(str(each.correction_id) for each in account.plan.corrections) == sorted(emitted)
+
+
+def test_the_copies_converge(account: Repaired) -> None:
+    """Every correction of login converges once its services have consumed it."""
+    link = account.verified["links"][0]
+    assert {"converged": len(list(account.plan.corrections))} == link["outcomes"]
+
+
+@pytest.mark.parametrize("action", [Action.RESTATE, Action.TOMBSTONE])
+def test_states_and_deletions_are_repaired(account: Repaired, action: Action) -> None:
+    """There are some of both."""
+    assert action in {each.action for each in account.plan.corrections}
+
+
+def test_the_next_run_finds_what_the_plan_left(account: Repaired) -> None:
+    """Nothing else, under the same cause."""
+    assert left(account.plan) == {key: each["cause"] for key, each in account.after.items()}
+
+
+def test_only_what_is_left_fails(account: Repaired) -> None:
+    """Drift that the plan left to people is beyond tolerance."""
+    drifted = sum(each["status"] == "confirmed" and each["difference"] != "latent" for each in account.after.values())
+    assert (1, drifted) == (account.verified["exit_code"], account.verified["links"][0]["left"])
+
+
+def test_a_correction_is_an_event_like_any_other(world: World, account: Repaired) -> None:
+    """Each restatement has the members, their types and the headers of the events beside it, and a home among them."""
+    records = world.records()
+    assert account.applied["links"]
+    ours = [each for each in records if CORRECTION_ID in each.headers and each.value is not None]
+    plain = next(each for each in records if CORRECTION_ID not in each.headers and each.value is not None)
+    shapes = {tuple((name, type(value).__name__) for name, value in each.body().items() if value) for each in ours}
+    names = {tuple(each.body()) for each in ours}
+    assert {tuple(plain.body())} == names
+    assert {("version", "int"), ("emails", "list"), ("updated_at", "str")} <= set.intersection(*map(set, shapes))
+    assert all(plain.headers.keys() <= each.headers.keys() for each in ours)
+    homes = {each.key: each.partition for each in records if CORRECTION_ID not in each.headers}
+    assert [] == [each.key for each in ours if homes.get(each.key, each.partition) != each.partition]
+
+
+def test_sums_are_left_to_people(balance: Repaired) -> None:
+    """A balance that differs gets an advice; no correction carries an amount."""
+    of_sums = {key for key, each in balance.before.items() if [f["name"] for f in each["fields"]] == ["balance"]}
+    assert of_sums
+    assert of_sums <= left(balance.plan).keys()
+
+
+def test_what_is_set_on_a_topic_of_changes_is_restated(world: World, balance: Repaired) -> None:
+    """A tariff is told again, with id and version and nothing else."""
+    ours = [each for each in world.records(BALANCE) if CORRECTION_ID in each.headers]
+    assert {("id", "version", "tariff")} == {tuple(each.body()) for each in ours}
+    assert {"converged": len(ours)} == balance.verified["links"][0]["outcomes"]
+
+
+def test_billing_is_left_with_what_the_plan_said(balance: Repaired) -> None:
+    """The next run finds nothing else."""
+    assert left(balance.plan).keys() == balance.after.keys()
+
+
+def test_applying_again_emits_nothing(world: World, account: Repaired) -> None:
+    """The stage was done; it says the same."""
+    job = world.runs.job(world.contracts / "user-account-1.yaml", "account")
+    ends = world.ends()
+    assert account.applied == pipeline.apply(job, approved=True)
+    assert ends == world.ends()
+
+
+def test_nothing_is_emitted_without_a_yes(world: World) -> None:
+    """The contract asks for approval, and there is no terminal to ask on: exit 2, on the command line too."""
+    contract, someone = world.contract(), world.edited()
+    job, plan = world.planned(contract, "unasked", someone)
+    assert 1 == len(list(plan.corrections))
+    ends = world.ends()
+    with pytest.raises(NotApprovedError, match="say --yes"):
+        pipeline.apply(job, approved=False)
+    assert isinstance(said(world, "apply", "--run", "unasked").exception, NotApprovedError)
+    assert ends == world.ends()
+
+
+def test_a_yes_can_be_said_beforehand(world: World) -> None:
+    """`approval: none` in the contract is one."""
+    job, _ = world.planned(world.contract(repair={"approval": "none"}), "waived", world.edited())
+    assert 1 == len(pipeline.apply(job, approved=False)["links"][0]["emitted"])
+
+
+def test_what_nobody_consumed_is_unverified(world: World) -> None:
+    """Exit 1; asked again once the group has come to it, it converged and exits 0."""
+    job, _ = world.planned(world.contract(), "unverified", world.edited())
+    pipeline.apply(job, approved=True)
+    assert ({"unverified": 1}, 1) == _outcome(pipeline.verify(job))
+    world.consume()
+    assert ({"converged": 1}, 0) == _outcome(pipeline.verify(job))
+
+
+def test_a_consumer_that_ignores_a_correction_has_refused_it(world: World) -> None:
+    """Its group has passed it, and its copy is as it was: it exits 1 and says so."""
+    job, _ = world.planned(world.contract(guard="newer-or-equal"), "ignored", world.edited())
+    pipeline.apply(job, approved=True)
+    world.stage(lambda stage: stage.consume(LOGIN, _ignoring_corrections))
+    verified = pipeline.verify(job)
+    assert ({"refused": 1}, 1) == _outcome(verified)
+    assert "compares versions" in verified["links"][0]["corrections"][0]["reason"]
+
+
+def test_the_plan_knows_what_a_consumer_would_ignore(world: World) -> None:
+    """An edit at the same version, and a consumer that takes newer ones only: an advice, and nothing to emit."""
+    _, plan = world.planned(world.contract(guard="newer"), "guarded", world.edited())
+    assert ["the consumer would ignore it"] == [each.reason.split(":")[0] for each in plan.links[0].items]
+
+
+def test_a_source_that_moved_on_is_not_overwritten(world: World) -> None:
+    """Changed between plan and application: the correction is dropped, with the reason."""
+    someone = world.edited()
+    job, _ = world.planned(world.contract(), "moved", someone)
+    world.stage(lambda stage: _changed(stage, someone))
+    (link,) = pipeline.apply(job, approved=True)["links"]
+    assert ([], 1) == (link["emitted"], len(link["dropped"]))
+    assert "moved on" in link["dropped"][0]["reason"]
+
+
+def test_a_newer_event_in_the_log_forbids_a_correction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published after the source was read again: what stands in the partition decides."""
+    someone = world.edited()
+    job, _ = world.planned(world.contract(), "overtaken", someone)
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        world.stage(lambda stage: _changed(stage, someone))
+        return emit(*args, **kwargs)
+
+    monkeypatch.setattr(stage_apply, "emit", late)
+    (link,) = pipeline.apply(job, approved=True)["links"]
+    assert ([], ["a newer event"]) == (link["emitted"], [each["reason"][:13] for each in link["dropped"]])
+
+
+def test_an_interruption_says_where_it_stands(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted after the first of three batches; applied again, each correction stands once in the topic."""
+    people = [world.edited() for _ in range(3)]
+    job, plan = world.planned(world.contract(), "interrupted", *people)
+    words: list[str] = []
+    steps: list[str] = []
+
+    def interrupting(step: str) -> None:
+        steps.append(step)
+        if step == "mid_produce" and steps.count(step) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage_apply, "emit", partial(emit, batch=1, step=interrupting))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.apply(replace(job, say=words.append), approved=True)
+    assert "1 of 3 corrections are emitted" in words[-1]
+    monkeypatch.undo()
+    pipeline.apply(job, approved=True)
+    wanted = sorted(str(each.correction_id) for each in plan.corrections)
+    found = [each.headers[CORRECTION_ID].decode() for each in world.records() if CORRECTION_ID in each.headers]
+    assert wanted == sorted(each for each in found if each in wanted)
+
+
+def test_runs_that_overlap_are_fenced(world: World) -> None:
+    """Only the holder of the link's lease may write."""
+    job, _ = world.planned(world.contract(), "fenced", world.edited())
+    ends = world.ends()
+    with (
+        open_control(job.settings) as control,
+        control.lease("user-account/login", "another", timedelta(seconds=30)),
+        pytest.raises(LeaseHeldError, match="another holds the lease"),
+    ):
+        pipeline.apply(job, approved=True)
+    assert ends == world.ends()
+
+
+def test_a_contract_that_changed_refuses_the_plan(world: World) -> None:
+    """What was approved was approved under the contract as it was."""
+    contract, someone = world.contract(), world.edited()
+    job, _ = world.planned(contract, "changed", someone)
+    said_now = yaml.safe_load(contract.read_text())
+    said_now["consumers"][0]["repair"]["deletes"] = True
+    contract.write_text(yaml.safe_dump(said_now, sort_keys=False))
+    with pytest.raises(PlanRefusedError, match="contract was changed"):
+        pipeline.apply(world.runs.job(contract, job.run.id, ids=[someone]), approved=True)
+
+
+def test_caps_refuse_a_plan_and_it_says_what_it_would_be(world: World) -> None:
+    """The command exits 2 and lists the correction all the same."""
+    someone = world.edited()
+    contract = world.contract(repair={"max_corrections": 0})
+    job, plan = world.planned(contract, "capped", someone)
+    assert ["user-account/login: 1 corrections are more than repair.max_corrections: 0"] == plan.reasons
+    result = said(world, "plan", "--run", "capped", "--json")
+    assert (2, "restate") == (result.exit_code, json.loads(result.stdout)["links"][0]["items"][0]["action"])
+    with pytest.raises(PlanRefusedError, match="max_corrections"):
+        pipeline.apply(job, approved=True)
+
+
+def test_incomplete_runs_are_never_applied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that could not be read: the plan is refused as a whole."""
+    monkeypatch.setenv("RECONCILE_CONN_LOGIN_DB", "postgresql://login@127.0.0.1:1/login")
+    job, _ = world.planned(world.contract(), "incomplete")
+    with pytest.raises(PlanRefusedError, match="incomplete"):
+        pipeline.apply(job, approved=True)
+
+
+def test_the_command_line_repairs_from_the_comparison_on(world: World) -> None:
+    """`run --apply --yes`: what nobody has consumed is unverified, and exits 1."""
+    contract, someone = world.contract(), world.edited()
+    result = said(world, "run", str(contract), "--id", someone, "--apply", "--yes", "--run-id", "whole", "--json")
+    assert 1 == result.exit_code
+    assert {"unverified": 1} == json.loads(result.stdout)["repair"]["links"][0]["outcomes"]
+    world.consume()
+    assert 0 == said(world, "verify", "--run", "whole").exit_code
+
+
+def said(world: World, *words: str) -> Any:
+    """Call the command line."""
+    settings = ("--config", str(world.runs.settings_file), "--workspace", str(world.runs.folder))
+    return CliRunner().invoke(cli, [*words, *settings])
+
+
+def _outcome(verified: dict[str, Any]) -> tuple[dict[str, int], int]:
+    return verified["links"][0]["outcomes"], verified["exit_code"]
+
+
+def _ignoring_corrections(record: Record) -> Exception | None:
+    return DatabaseTimeoutError() if CORRECTION_ID in record.headers else None
+
+
+def _changed(stage: Stage, user_id: str) -> None:
+    stage.user.rename(user_id, "Moved")
+    stage.publish()

@@ -1,0 +1,251 @@
+"""Runs for tests of reports: the artifacts that the audit leaves, written without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from reconcile.artifact import Artifact, Written
+from reconcile.contract import Contract, load_contract
+from reconcile.domain.cause import Cause
+from reconcile.domain.finding import (
+    Confidence,
+    Difference,
+    Evidence,
+    FieldDifference,
+    Finding,
+    Hop,
+    Status,
+    to_data,
+)
+from reconcile.filesystem import LocalFileSystem
+from reconcile.manifest import Inputs, Stage
+from reconcile.run import Run
+from reconcile.workspace import Workspace
+
+LINK = "user-account/login"
+TOPIC = "user-account"
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+FIELDS = ("display_name", "email", "phone")
+
+CONTRACT = """
+version: 1
+aggregate: user-account
+source: {store: user-db, table: user_account, id: id, version: version}
+topic:
+  cluster: main
+  name: user-account
+  format: json
+  key: {type: string}
+  state: full
+  version: $.version
+  delete: tombstone
+  value: {id: id, version: version, display_name: display_name, email: email, phone: phone}
+consumers:
+  - name: login
+    group: login-service
+    store: login-db
+    table: login_profile
+    id: user_id
+    version: version
+    semantics: state
+    fields:
+      - {name: display_name, source: display_name, consumer: display_name, event: $.display_name}
+      - {name: email, source: email, consumer: mail, event: $.email, sensitive: true}
+      - {name: phone, source: phone, consumer: phone, event: $.phone}
+    failure: {policy: ignore}
+"""
+
+_TEXT, _LONG, _INT, _TEXTS = pa.string(), pa.int64(), pa.int32(), pa.list_(pa.string())
+
+
+def _struct(**fields: pa.DataType) -> pa.DataType:
+    return pa.struct(list(fields.items()))
+
+
+_NAMES = ("link", "aggregate_id", "difference", "status", "cause", "confidence", "hop")
+_FINDINGS = pa.schema(
+    {**dict.fromkeys(_NAMES, _TEXT), "fields": _TEXTS, "since": pa.timestamp("us", tz="UTC"), "finding": _TEXT}
+)
+_ROW = _struct(version=_TEXT, fields=_TEXTS, count=_INT)
+_EVENT = _struct(
+    key=pa.binary(), partition=_INT, offset=_LONG, timestamp=_LONG, version=_TEXT, event_id=_TEXT, type=_TEXT,
+    readable=pa.bool_(), deletes=pa.bool_(), tells=pa.list_(pa.bool_()), values=_TEXTS, bad=pa.list_(pa.bool_()),
+)  # fmt: skip
+_PARKED = _struct(
+    kind=_TEXT, topic=_TEXT, partition=_INT, offset=_LONG, at=_LONG, origin_partition=_INT, origin_offset=_LONG,
+    event_id=_TEXT, version=_TEXT, resolved=_TEXT, error=_TEXT,
+)  # fmt: skip
+_LEDGER = _struct(event_id=_TEXT, partition=_INT, offset=_LONG, at=_LONG)
+_CASES = pa.schema(
+    {
+        "id": _TEXT,
+        "source": _ROW,
+        "copy": _ROW,
+        "events": pa.list_(_EVENT),
+        "events_total": _LONG,
+        "parked": pa.list_(_PARKED),
+        "ledger": pa.list_(_LEDGER),
+    }
+)
+
+
+def contract_file(folder: Path, text: str = CONTRACT) -> Path:
+    """Write the contract of these runs."""
+    file = folder / "user-account.yaml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def finding(aggregate_id: str | None = "u1", **changes: Any) -> Finding:
+    """Give a finding: an event that was skipped, unless it is changed."""
+    told: dict[str, Any] = {
+        "link": LINK,
+        "difference": Difference.CHANGED,
+        "cause": Cause.SKIPPED,
+        "confidence": Confidence.CERTAIN,
+        "hop": Hop.LOG_TO_CONSUMER,
+        "fields": (FieldDifference("display_name", "Zoiee", "Zoë"),),
+        "source_version": 3,
+        "consumer_version": 2,
+        "since": AT - timedelta(days=2),
+        "evidence": (Evidence("event", "committed past it", TOPIC, 1, 17, 3, AT - timedelta(days=2)),),
+    }
+    return Finding(aggregate_id=aggregate_id, **{**told, **changes})
+
+
+def case(aggregate_id: str, email: str = "zoe@example.org") -> dict[str, Any]:
+    """Give what the audit kept of an aggregate: three events, of which the copy took two, and one lies in retry."""
+    names, at = ("Zoey", "Zoë", "Zoiee"), int((AT - timedelta(days=2)).timestamp() * 1e6)
+    events = [
+        {
+            "key": aggregate_id.encode(), "partition": 1, "offset": 15 + number, "timestamp": at + number * 1_000_000,
+            "version": str(number + 1), "event_id": f"e{number}", "type": "UserRenamed", "readable": True,
+            "deletes": False, "tells": [True] * 3, "values": [name, email, None], "bad": [False] * 3,
+        }
+        for number, name in enumerate(names)
+    ]  # fmt: skip
+    ledger = [
+        {"event_id": f"e{number}", "partition": 1, "offset": 15 + number, "at": at + number * 1_000_000 + 50}
+        for number in range(2)
+    ]
+    parked = {
+        "kind": "retry", "topic": "user-account.login.retry-1", "partition": 0, "offset": 4, "at": at + 2_500_000,
+        "origin_partition": 1, "origin_offset": 17, "event_id": "e2", "version": "3", "resolved": None,
+        "error": "Timeout",
+    }  # fmt: skip
+    return {
+        "id": aggregate_id,
+        "source": {"version": "3", "fields": ["Zoiee", email, None], "count": 1},
+        "copy": {"version": "2", "fields": ["Zoë", email, None], "count": 1},
+        "events": events,
+        "events_total": 3,
+        "parked": [parked],
+        "ledger": ledger,
+    }
+
+
+def made_run(
+    root: Path,
+    findings: Iterable[Finding] = (),
+    cases: Iterable[dict[str, Any]] = (),
+    *,
+    run_id: str = "r1",
+    at: datetime = AT,
+    compared: int = 1000,
+    exit_code: int | None = None,
+    unread: Sequence[dict[str, str]] = (),
+    contract: Path | None = None,
+) -> tuple[Workspace, Run]:
+    """Publish a run that was audited; `contract` is the file that it names."""
+    place = Workspace(root)
+    run = place.run(run_id)
+    digest = load_contract(contract).digest if contract is not None else "0" * 64
+    inputs = Inputs(contract=digest)
+    told = _parquet(run, "findings", _FINDINGS, (_row(each, run_id) for each in findings), inputs)
+    _parquet(run, "cases.login", _CASES, cases, inputs)
+    partitions = [{"partition": number} for number in range(12)]
+    fence = {
+        "contract": digest,
+        "opened_at": at.isoformat(),
+        "closed_at": at.isoformat(),
+        "source": {"store": "user-db"},
+        "topic": {"name": TOPIC, "partitions": partitions},
+    }
+    form = [{"kind": "text", "element": None}] * len(FIELDS)
+    gathered = {"links": [{"link": LINK, "consumer": "login", "form": form}], "unread": list(unread)}
+    asked = {"contract": str(contract or root / "gone.yaml"), "aggregate": "user-account"}
+    run.publish_json("request", asked, inputs, stage="request")
+    run.publish_json("fence", fence, inputs, stage="gather")
+    run.publish_json("gathered", gathered, inputs, stage="gather")
+    summary = _summary(told, at, compared, exit_code, unread)
+    run.publish_json("summary", summary, inputs, stage="audit", complete=not unread)
+    return place, run
+
+
+def contract_of(file: Path) -> Contract:
+    """Read the contract."""
+    return load_contract(file)
+
+
+def _row(each: Finding, run_id: str) -> dict[str, Any]:
+    data = to_data(each, run_id)
+    names = [field.name for field in each.fields]
+    plain = {name: data[name] for name in _FINDINGS.names if name not in ("finding", "since", "fields")}
+    return {**plain, "fields": names, "since": each.since, "finding": json.dumps(data)}
+
+
+def _summary(
+    findings: list[dict[str, Any]], at: datetime, compared: int, code: int | None, unread: Sequence[dict[str, str]]
+) -> dict[str, Any]:
+    def number(**wanted: str) -> int:
+        return sum(all(each[name] == value for name, value in wanted.items()) for each in findings)
+
+    latent = number(status=Status.CONFIRMED, difference=Difference.LATENT)
+    drifted = number(status=Status.CONFIRMED) - latent
+    told = [each for each in findings if each["status"] != Status.IN_FLIGHT]
+    link = {
+        "link": LINK,
+        "consumer": "login",
+        "settled": True,
+        "compared": compared,
+        "agreeing": compared - drifted,
+        "findings": len(told),
+        "drifted": drifted,
+        "latent": latent,
+        "tolerated": number(status=Status.TOLERATED),
+        "in_flight": number(status=Status.IN_FLIGHT),
+        "by_cause": {each: number(cause=each) for each in dict.fromkeys(row["cause"] for row in told)},
+        "by_difference": {each: number(difference=each) for each in dict.fromkeys(row["difference"] for row in told)},
+        "beyond_tolerance": bool(drifted),
+    }
+    return {
+        "contract": "user-account",
+        "complete": not unread,
+        "fence": {"opened_at": at.isoformat(), "closed_at": at.isoformat()},
+        "links": [] if unread else [link],
+        "unread": list(unread),
+        "exit_code": code if code is not None else 2 if unread else int(bool(drifted)),
+    }
+
+
+def _parquet(
+    run: Run, name: str, schema: pa.Schema, rows: Iterable[dict[str, Any]], inputs: Inputs
+) -> list[dict[str, Any]]:
+    listed = list(rows)
+
+    def write(place: str) -> Written:
+        folder = Path(place) / "data"
+        folder.mkdir()
+        pq.write_table(pa.Table.from_pylist(listed, schema), folder / "part-0.parquet")
+        return Written("parquet", len(listed), "0" * 64)
+
+    stage: Stage = "audit"
+    Artifact(LocalFileSystem(), run.folder, run.id, name).publish(write, inputs, stage, complete=True, notes=())
+    return [{key: row[key] for key in row if key != "finding"} for row in listed]

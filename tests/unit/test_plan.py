@@ -1,0 +1,89 @@
+"""The plan as a file: what a person reads is what is applied; and its caps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from reconcile.domain.correction import Action, Item
+from reconcile.domain.plan import Caps, LinkPlan, Plan, from_data, to_data
+
+RESTATED = Item(
+    link="user-account/login",
+    aggregate_id="u-1",
+    action=Action.RESTATE,
+    cause="skipped",
+    reason="the consumer skipped an event",
+    topic="user-account",
+    partitions=(4,),
+    basis_version=5,
+    basis="f" * 64,
+    correction_id="c-1",
+)
+LEFT = Item("user-account/login", "u-2", Action.LEFT, "in_flight", "it is in flight")
+LOGIN = LinkPlan(
+    link="user-account/login",
+    consumer="login",
+    group="login-service",
+    topic="user-account",
+    topic_id="t-1",
+    partitions=12,
+    partitioner=("murmur2",),
+    since={10: 7, 2: 9},
+    readers=("billing-service",),
+    approval=True,
+    items=(RESTATED, LEFT),
+)
+PLAN = Plan("run-1", "user-account", "d" * 64, {"findings": "f" * 64}, (LOGIN,))
+
+
+def test_a_plan_comes_back_as_it_was_written() -> None:
+    """Written as JSON and read again it is the same."""
+    assert PLAN == from_data(json.loads(json.dumps(to_data(PLAN))))
+
+
+def test_a_plan_that_was_edited_is_refused() -> None:
+    """Whoever changes a reason, a partition or an item changes what was approved."""
+    data = json.loads(json.dumps(to_data(PLAN)))
+    data["links"][0]["items"][0]["partitions"] = [5]
+    with pytest.raises(ValueError, match="not say any more what was planned"):
+        from_data(data)
+
+
+def test_equal_plans_have_equal_digests() -> None:
+    """The digest depends on what a plan says alone."""
+    assert PLAN.digest == replace(PLAN, made_of=dict(PLAN.made_of)).digest
+
+
+def test_only_items_that_write_are_corrections() -> None:
+    """What is left needs no record."""
+    assert [RESTATED] == list(PLAN.corrections)
+
+
+def test_the_counts_name_every_action() -> None:
+    """Zeros too, so that a reader of the file can rely on them."""
+    assert {"restate": 1, "tombstone": 0, "advice": 0, "left": 1} == LOGIN.counts
+
+
+def test_reasons_name_their_link() -> None:
+    """A refusal of one link refuses the plan."""
+    assert ["user-account/login: too many"] == replace(PLAN, links=(replace(LOGIN, refused=("too many",)),)).reasons
+
+
+def test_a_plan_within_its_caps_may_be_applied() -> None:
+    """The caps themselves are within them."""
+    assert () == Caps(corrections=10, ratio=0.1).exceeded(10, 100)
+
+
+def test_too_many_corrections_are_refused() -> None:
+    """One more than max_corrections."""
+    (reason,) = Caps(corrections=10, ratio=1).exceeded(11, 100)
+    assert "11 corrections are more than repair.max_corrections: 10" == reason
+
+
+def test_too_large_a_part_is_refused() -> None:
+    """More than max_ratio of all aggregates."""
+    (reason,) = Caps(corrections=1000, ratio=0.05).exceeded(6, 100)
+    assert "6 corrections, 6.00% of 100 aggregates, are more than repair.max_ratio: 5.00%" == reason

@@ -1,0 +1,258 @@
+"""From findings, the contract, the log and the source to a link's plan, and from its items to records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from reconcile.audit.partitioning import Inference, Router, infer
+from reconcile.contract import Contract
+from reconcile.domain.cause import Cause
+from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Action, Correction, correction_id, event_id
+from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop
+from reconcile.domain.partitioner import Partitioner, partition_of
+from reconcile.domain.plan import LinkPlan
+from reconcile.files import committed
+from reconcile.repair import planning
+from reconcile.repair.log_facts import Trace
+from reconcile.repair.planning import Log, Route, World
+from reconcile.repair.records import Records
+from reconcile.repair.topic_form import Sample, learned
+from reconcile.repair.values import SourceRow
+
+ID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+HOME = 11
+BODY: dict[str, Any] = {
+    "id": ID,
+    "version": 4,
+    "first_name": "Zoey",
+    "last_name": "Z",
+    "email": "a@x",
+    "phone": None,
+    "emails": [{"address": "a@x", "verified": True}],
+    "phones": [],
+    "updated_at": "2026-01-01T00:00:00.000000Z",
+}
+VALUES = {**BODY, "version": 5, "first_name": "Zoiee"}
+PARTITIONS = 12
+SINCE = dict.fromkeys(range(PARTITIONS), 100)
+SAMPLES = [
+    Sample(str(n).encode(), json.dumps(BODY).encode(), (("event-id", b"e"), ("event-type", b"UserRenamed")))
+    for n in range(6)
+] + [Sample(b"9", None, (("event-id", b"e"), ("event-type", b"UserClosed")))]
+
+
+def contract(name: str = "user-account", **changes: Any) -> Contract:
+    """Give one of the lab's contracts, with changes such as `topic={"delete": ...}` or `repair={"deletes": True}`."""
+    said = yaml.safe_load(committed("contracts", f"{name}.yaml").read_text("utf-8"))
+    for part, change in changes.items():
+        place = (
+            said["consumers"][0]["repair"]
+            if part == "repair"
+            else said["consumers"][0]
+            if part == "consumer"
+            else said[part]
+        )
+        place.update(change)
+    return Contract.model_validate(said)
+
+
+def finding(difference: Difference = Difference.CHANGED, cause: Cause = Cause.SKIPPED) -> Finding:
+    """Give a finding on login."""
+    fields = (FieldDifference("display_name", "Zoiee Z", "Zoey Z"),) if difference is Difference.CHANGED else ()
+    version = None if difference is Difference.ORPHAN else 5
+    return Finding(
+        "user-account/login", ID, difference, cause, Confidence.CERTAIN, Hop.LOG_TO_CONSUMER, fields=fields,
+        source_version=version, consumer_version=4,
+    )  # fmt: skip
+
+
+def inferred(by: Partitioner = Partitioner.MURMUR2, stray: Partitioner | None = None) -> Inference:
+    """Infer from keys of which every third one may have been placed by another producer."""
+    keys = [f"user-{n}".encode() for n in range(3000)]
+    placed = [(key, partition_of(key, PARTITIONS, (stray or by) if n % 3 == 0 else by)) for n, key in enumerate(keys)]
+    return infer(placed, PARTITIONS)
+
+
+def world(
+    of: Contract,
+    *,
+    trace: Trace | None = None,
+    rows: tuple[SourceRow, ...] = (SourceRow(ID, 5, gone=False, values=VALUES),),
+    committed: Mapping[int, int | None] | None = None,
+    inference: Inference | None = None,
+    main: bool = True,
+    compacted: bool = False,
+) -> World:
+    """Give a world in which nothing speaks against a correction."""
+    told = inference or inferred()
+    seen = trace or Trace({HOME: 40}, ID.encode(), HOME, 5, "UserRenamed", BODY)
+    log = Log(told, Router.of(told, ()), learned(of.topic, SAMPLES, None), compacted, {ID: seen})
+    route = Route("user-account" if main else "fix", "t-1", PARTITIONS if main else 3, SINCE, ("audit",), main)
+    return World(log, route, SINCE if committed is None else committed, {ID: rows})
+
+
+def planned(of: Contract, now: World, *findings: Finding) -> LinkPlan:
+    """Plan for login."""
+    consumer = of.consumers[0]
+    empty = LinkPlan("user-account/login", "login", "login-service", "", "", 0, (), {}, (), approval=True)
+    return planning.planned(empty, findings or (finding(),), of, consumer, "run-1", now)
+
+
+def records(of: Contract, now: World, plan: LinkPlan) -> list[Correction]:
+    """Write the records of a plan's first item."""
+    item, trace = plan.items[0], now.log.traces[ID]
+    writer = Records(of, now.log.form, "run-1", SINCE)
+    return writer.of(item, planning.known(ID, trace, of.topic.key.type), next(iter(now.rows[ID]), None))
+
+
+def test_a_correction_is_planned_for_its_home_partition() -> None:
+    """Topic, partition, readers, and the version and the content that it is made from."""
+    plan = planned(contract(), world(contract()))
+    (item,) = plan.items
+    assert (Action.RESTATE, "user-account", (HOME,), 5) == (
+        item.action,
+        item.topic,
+        item.partitions,
+        item.basis_version,
+    )
+    assert SourceRow(ID, 5, gone=False, values=VALUES).basis == item.basis
+    assert correction_id("user-account/login", ID, 5, None) == item.correction_id
+    assert (("murmur2",), ("audit",), ()) == (plan.partitioner, plan.readers, plan.refused)
+
+
+@pytest.mark.parametrize("by", Partitioner)
+def test_the_home_follows_the_partitioner_of_the_log(by: Partitioner) -> None:
+    """Java's, librdkafka's and Sarama's: 11, 6 and 4 for this key."""
+    of = contract()
+    homes = {Partitioner.MURMUR2: 11, Partitioner.CRC32: 6, Partitioner.FNV1A: 4}
+    now = world(of, trace=Trace({homes[by]: 40}, ID.encode(), homes[by], 5), inference=inferred(by))
+    assert (homes[by],) == planned(of, now).items[0].partitions
+
+
+def test_mixed_producers_refuse_the_plan() -> None:
+    """Where no partitioner explains the log, the shares that were seen are told."""
+    of = contract()
+    (reason,) = planned(of, world(of, inference=inferred(stray=Partitioner.CRC32))).refused
+    assert "murmur2" in reason
+    assert "crc32" in reason
+    assert "%" in reason
+
+
+def test_records_elsewhere_have_to_be_consumed_first() -> None:
+    """After growth a correction waits until the group has passed the last record in the old partition."""
+    of = contract()
+    trace = Trace({HOME: 40, 3: 90}, ID.encode(), HOME, 5)
+    before, after = (world(of, trace=trace, committed={**SINCE, 3: offset}) for offset in (90, 91))
+    assert (Action.LEFT, Action.RESTATE) == tuple(planned(of, each).items[0].action for each in (before, after))
+
+
+def test_a_group_that_reads_uncommitted_records_is_refused() -> None:
+    """It would apply corrections that are taken back."""
+    of = contract(consumer={"isolation": "read_uncommitted"})
+    (reason,) = planned(of, world(of)).refused
+    assert "reads uncommitted records" in reason
+
+
+def test_a_value_that_does_not_fit_refuses_the_plan() -> None:
+    """The path is named, and the value is not."""
+    of = contract()
+    row = SourceRow(ID, 5, gone=False, values={**VALUES, "phones": "none of your business"})
+    (reason,) = planned(of, world(of, rows=(row,))).refused
+    assert "topic.value gives a string at $.phones, where the topic's records have an array" == reason
+
+
+def test_fields_that_a_correction_would_leave_out_are_told() -> None:
+    """Other readers would see them gone."""
+    of = contract()
+    less = {name: text for name, text in (of.topic.value or {}).items() if name not in ("emails", "phones")}
+    of = contract(topic={"value": less})
+    row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less})
+    assert any("leaves out emails, phones" in warning for warning in planned(of, world(of, rows=(row,))).warnings)
+
+
+def test_a_topic_of_its_own_has_partitions_of_its_own() -> None:
+    """The same partitioner over its partitions; nothing orders it with the main topic, and the plan says so."""
+    of = contract(repair={"route": {"topic": "fix"}})
+    plan = planned(of, world(of, main=False))
+    assert ("fix", (partition_of(ID.encode(), 3, Partitioner.MURMUR2),)) == (plan.topic, plan.items[0].partitions)
+    assert any("nothing orders" in warning for warning in plan.warnings)
+
+
+def test_a_correction_looks_like_the_topics_own_events() -> None:
+    """Key, value and headers are those of an event, with the headers of a correction beside them."""
+    of = contract()
+    now = world(of)
+    (record,) = records(of, now, planned(of, now))
+    headers = dict(record.headers)
+    assert (ID.encode(), HOME, 100) == (record.key, record.partition, record.since)
+    assert VALUES == json.loads(record.value or b"")
+    own = {name: text.decode() for name, text in headers.items() if not name.startswith("reconcile-")}
+    assert {"event-id": event_id(record.id, "run-1"), "event-type": "UserRenamed", "correlation-id": "run-1"} == own
+    assert (record.id.encode(), b"run-1") == (headers[CORRECTION_ID], headers[RUN_ID])
+
+
+def test_a_deletion_is_a_tombstone() -> None:
+    """With the type that the topic's tombstones have."""
+    of = contract(repair={"deletes": True})
+    now = world(of, rows=())
+    (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
+    assert (None, b"UserClosed") == (record.value, dict(record.headers)["event-type"])
+
+
+def test_a_deletion_goes_where_a_compacted_topic_holds_the_old_record() -> None:
+    """Else compaction would keep that one for ever."""
+    of = contract(repair={"deletes": True})
+    now = world(of, rows=(), compacted=True, trace=Trace({3: 4}, ID.encode(), 3, 5, "UserRenamed", BODY))
+    assert [3, HOME] == [each.partition for each in records(of, now, planned(of, now, finding(Difference.ORPHAN)))]
+
+
+def test_a_deletion_by_a_test_makes_it_true() -> None:
+    """The aggregate's last state, with the path set."""
+    of = contract(topic={"delete": "$.deleted == true"}, repair={"deletes": True})
+    now = world(of, rows=())
+    (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
+    assert {**BODY, "deleted": True} == json.loads(record.value or b"")
+
+
+def test_a_deletion_that_only_a_person_understands_is_an_advice() -> None:
+    """A test that no value can be read from."""
+    of = contract(topic={"delete": "coalesce($.state, 'x') in ('gone', 'lost')"}, repair={"deletes": True})
+    assert Action.ADVICE == planned(of, world(of, rows=()), finding(Difference.ORPHAN)).items[0].action
+
+
+def test_an_id_without_a_key_that_is_known_is_an_advice() -> None:
+    """The topic's keys are not written as ids are, and no record of the aggregate shows its own."""
+    of = contract(topic={"key": {"type": "json"}})
+    now = world(of)
+    form = learned(of.topic, [Sample(b'{"id": 1}', json.dumps(BODY).encode())], None)
+    now = replace(now, log=replace(now.log, form=form, traces={}))
+    assert "how its key is written" in planned(of, now).items[0].reason
+
+
+def test_a_patch_carries_no_sum() -> None:
+    """On a topic of changes: id, version and what is set."""
+    of = contract(
+        "user-balance",
+        topic={"value": {"id": "user_id", "version": "version", "tariff": "tariff", "amount": "balance"}},
+    )
+    assert frozenset({"tariff"}) == planning.terms(of, of.consumers[0]).told
+    assert (("tariff",),) == planning.telling(of)
+
+
+def test_caps_count_what_would_be_written() -> None:
+    """No correction is within every cap, also on an empty link."""
+    consumer = contract(repair={"max_corrections": 0, "max_ratio": 0}).consumers[0]
+    assert () == planning.caps(consumer, 0, 0)
+    assert 2 == len(planning.caps(consumer, 1, 100))
+
+
+def test_a_plan_without_a_look_says_what_it_would_be() -> None:
+    """A plan that a cap refuses still names each finding."""
+    of = contract()
+    assert [Action.RESTATE] == [each.action for each in planning.unlooked([finding()], of, of.consumers[0])]

@@ -1,0 +1,161 @@
+"""What is dropped right before emission, what counts as newer, and what became of a correction."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from reconcile.contract import Topic
+from reconcile.control.correction_state import State
+from reconcile.domain.case import FieldRule, Row
+from reconcile.domain.correction import Action, Correction, Item
+from reconcile.repair.guard import NewerThanBasis, moved_on
+from reconcile.repair.stage_apply import awaited
+from reconcile.repair.value_codec import Codec
+from reconcile.repair.values import SourceRow
+from reconcile.repair.verification import Sides, passed, verdict
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+ROW = SourceRow("u-1", 5, gone=False, values={"email": "a@x"})
+ITEM = Item("user-account/login", "u-1", Action.RESTATE, "skipped", "", "t", (0,), 5, ROW.basis, "c-1")
+GONE = replace(ITEM, action=Action.TOMBSTONE, basis=None)
+TOPIC = Topic.model_validate(
+    {"cluster": "main", "name": "t", "version": "$.version", "type": "header:type", "ignore_types": ["Viewed"]}
+)
+RULES = (FieldRule("email"),)
+NEW, OLD = {"email": "new"}, {"email": "old"}
+
+
+class Record:
+    """A record as a consumer's client gives it."""
+
+    def __init__(self, value: object, **headers: str) -> None:
+        self._value = None if value is None else value if isinstance(value, bytes) else json.dumps(value).encode()
+        self._headers = [(name, text.encode()) for name, text in headers.items()]
+
+    def key(self) -> bytes:
+        return b"u-1"
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return self._headers
+
+
+def correction(basis_version: int | None = 5) -> Correction:
+    """Give a correction at a version."""
+    return Correction("c-1", "e-1", "l", "u-1", "skipped", "t", 0, b"u-1", b"{}", (), basis_version, 0)
+
+
+def is_newer(value: object, basis_version: int | None = 5, **headers: str) -> bool:
+    """Tell whether a record is newer than a correction."""
+    record = cast("Message", Record(value, **{name.replace("_", "-"): text for name, text in headers.items()}))
+    return NewerThanBasis(TOPIC, Codec("json"), "run-1")(record, correction(basis_version))
+
+
+@pytest.mark.parametrize(("rows", "why"), [
+    ([ROW], None),
+    ([], "no longer has it"),
+    ([replace(ROW, gone=True)], "no longer has it"),
+    ([ROW, ROW], "more than once"),
+    ([replace(ROW, version=6)], "at version 6, and was at 5"),
+    ([replace(ROW, values={"email": "b@x"})], "something else at the same version"),
+])  # fmt: skip
+def test_a_source_that_moved_on_is_told(rows: list[SourceRow], why: str | None) -> None:
+    """Only the row that the plan was made for is restated."""
+    found = moved_on(ITEM, rows)
+    assert (why is None) == (found is None)
+    assert why is None or why in (found or "")
+
+
+@pytest.mark.parametrize(("rows", "dropped"), [([], False), ([replace(ROW, gone=True)], False), ([ROW], True)])
+def test_a_row_that_came_back_is_not_deleted(rows: list[SourceRow], dropped: bool) -> None:
+    """A deletion stands only as long as the source has no such row."""
+    assert dropped == (moved_on(GONE, rows) is not None)
+
+
+@pytest.mark.parametrize(("value", "newer"), [
+    ({"version": 4}, False),
+    ({"version": 5}, False),
+    ({"version": 6}, True),
+    ({"other": 1}, True),
+    (None, True),
+    (b"not JSON", True),
+])  # fmt: skip
+def test_newer_is_told_by_the_version(value: object, newer: bool) -> None:
+    """What deletes, or cannot be told, counts as newer."""
+    assert newer == is_newer(value)
+
+
+def test_a_type_that_says_nothing_of_the_state_is_not_newer() -> None:
+    """Ignored types do not overtake a correction."""
+    assert not is_newer({"version": 9}, type="Viewed")
+
+
+def test_without_versions_every_record_is_newer() -> None:
+    """Nothing tells them apart."""
+    assert is_newer({"version": 1}, basis_version=None)
+
+
+@pytest.mark.parametrize(("run_id", "newer"), [("run-1", False), ("run-0", True)])
+def test_a_correction_for_another_link_is_not_newer(run_id: str, newer: bool) -> None:
+    """The same plan says the same to all; another run may know better."""
+    assert newer == is_newer({}, basis_version=None, reconcile_run_id=run_id)
+
+
+def test_each_record_has_to_be_passed() -> None:
+    """A tombstone for two partitions is passed when both are; a committed offset is the next one to read."""
+    places = {0: 7, 1: 3}
+    assert [False, False, True] == [passed(places, c) for c in ({0: 7, 1: 4}, {0: 8, 1: None}, {0: 8, 1: 4})]
+
+
+def outcome(item: Item, source: Row | None, copy: Row | None, guard: str = "none") -> tuple[Any, str]:
+    """Give outcome and reason."""
+    found = verdict(item, Sides(source, copy), RULES, guard)
+    return found.outcome, found.reason or ""
+
+
+def test_a_copy_that_agrees_has_converged() -> None:
+    """The fields that a correction brings are equal."""
+    assert (State.CONVERGED, "") == outcome(ITEM, Row(NEW, 5), Row(NEW, 5))
+
+
+def test_a_source_that_moved_on_supersedes_a_correction() -> None:
+    """Whether the copy follows already or not."""
+    follows, has_yet_to = (outcome(ITEM, Row(NEW, 6), Row(copy, 5)) for copy in (NEW, OLD))
+    assert (State.SUPERSEDED, State.SUPERSEDED) == (follows[0], has_yet_to[0])
+    assert (follows[1].endswith("the copy follows"), has_yet_to[1].endswith("has yet to follow")) == (True, True)
+
+
+def test_a_copy_that_compares_versions_has_refused() -> None:
+    """A foreign write at the same version: the consumer ignored the correction, and the reason says so."""
+    found, why = outcome(ITEM, Row(NEW, 5), Row(OLD, 5), "newer")
+    assert (State.REFUSED, True) == (found, "its copy is at version 5, the correction at 5" in why)
+
+
+def test_a_copy_that_differs_all_the_same_has_refused() -> None:
+    """The fields are named, and no value is."""
+    found, why = outcome(ITEM, Row(NEW, 5), Row(OLD, 5))
+    assert (State.REFUSED, True, False) == (found, "differs in email" in why, "old" in why)
+
+
+def test_a_deletion_converges_where_the_row_is_gone() -> None:
+    """And is refused where it is still there."""
+    assert (State.CONVERGED, State.REFUSED) == (outcome(GONE, None, None)[0], outcome(GONE, None, Row(OLD))[0])
+
+
+def test_a_deletion_is_superseded_by_a_row_that_came_back() -> None:
+    """The source has it again."""
+    assert State.SUPERSEDED == outcome(GONE, Row(NEW, 9), Row(NEW, 9))[0]
+
+
+@pytest.mark.parametrize(("committed", "reached"), [({0: 8}, True), ({0: 7}, False), ({0: None}, False)])
+def test_a_group_that_others_build_on_is_waited_for(committed: dict[int, int | None], reached: bool) -> None:
+    """Until it has passed its corrections, and no longer than its time."""
+    assert reached is awaited(lambda: committed, {0: 7}, timeout=0)

@@ -1,0 +1,73 @@
+"""The question before anything is emitted: it shows the numbers, and takes a no for one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from reconcile import pipeline
+from reconcile.cli import repair
+from reconcile.job import Job
+from tests.unit.test_plan import PLAN
+
+
+class Run:
+    """A run of which nothing is asked."""
+
+    run = None
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True, yes: bool = False) -> Any:
+    """Ask whether the plan may be applied; give the answer's output, what came of it, and how it was approved."""
+    approvals: list[bool] = []
+
+    def apply(_job: Job, *, approved: bool) -> dict[str, Any]:
+        approvals.append(approved)
+        return {"links": []}
+
+    monkeypatch.setattr("reconcile.repair.stage_plan.planned", lambda _run: PLAN)
+    monkeypatch.setattr("reconcile.repair.stage_apply.require_applicable", lambda _job, _plan: None)
+    monkeypatch.setattr(pipeline, "apply", apply)
+    monkeypatch.setattr(repair, "at_terminal", lambda: terminal)
+
+    @click.command()
+    def command() -> None:
+        applied = repair.emitted(cast("Job", Run()), yes)
+        click.echo("applied" if applied is not None else "not applied")
+
+    result: Result = CliRunner().invoke(command, input=answer)
+    return result, approvals
+
+
+def test_a_yes_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever says y approves."""
+    result, approvals = asked(monkeypatch, "y\n")
+    assert ("applied\n", [True]) == (result.stdout, approvals)
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n"])
+def test_anything_else_is_a_no(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """Nothing is emitted, and that is said."""
+    result, approvals = asked(monkeypatch, answer)
+    assert ("not applied\n", [], True) == (result.stdout, approvals, "nothing was emitted" in result.stderr)
+
+
+def test_the_question_shows_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By action and topic, and who else reads it."""
+    result, _ = asked(monkeypatch, "n\n")
+    assert "user-account/login: 1 restate to user-account; also read by billing-service" in result.stderr
+
+
+def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stage decides by the contract: nobody has approved."""
+    result, approvals = asked(monkeypatch, "", terminal=False)
+    assert ([False], "") == (approvals, result.stderr)
+
+
+def test_a_yes_beforehand_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--yes is an approval."""
+    result, approvals = asked(monkeypatch, "", yes=True)
+    assert ([True], "") == (approvals, result.stderr)

@@ -1,0 +1,203 @@
+"""What is done about a finding: for each cause and difference, and whatever speaks against it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from reconcile.domain.cause import Cause
+from reconcile.domain.correction import Action
+from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop, Status
+from reconcile.domain.plan_rules import TABLE, Standing, Terms, in_order, treat
+from reconcile.files import committed
+
+TERMS = Terms(deletes=True, told=frozenset({"email", "phone"}))
+HERE = Standing(version=5, log_version=5)
+GONE = Standing(rows=0, version=None, log_version=5)
+ALL = list(product(Cause, Difference))
+
+
+def finding(cause: Cause = Cause.SKIPPED, difference: Difference = Difference.CHANGED, **changes: object) -> Finding:
+    """Give a finding of an aggregate whose e-mail address differs."""
+    changed = difference is Difference.CHANGED
+    made = Finding(
+        link="user-account/login",
+        aggregate_id="u-1",
+        difference=difference,
+        cause=cause,
+        confidence=Confidence.CERTAIN,
+        hop=Hop.LOG_TO_CONSUMER,
+        status=Status.IN_FLIGHT if cause is Cause.IN_FLIGHT else Status.CONFIRMED,
+        fields=(FieldDifference("email", "a", "b"),) if changed else (),
+        source_version=None if difference is Difference.ORPHAN else 5,
+        consumer_version=None if difference is Difference.MISSING else 4,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def standing(difference: Difference) -> Standing:
+    """Give how an aggregate stands that is as its finding says."""
+    return GONE if difference is Difference.ORPHAN else HERE
+
+
+def action(of: Finding, terms: Terms = TERMS, now: Standing = HERE) -> Action:
+    """Give what is done."""
+    return treat(of, terms, now).action
+
+
+@pytest.mark.parametrize(("cause", "difference"), ALL)
+def test_each_cause_and_difference_has_its_treatment(cause: Cause, difference: Difference) -> None:
+    """Where nothing speaks against it, what the table says is done."""
+    assert TABLE[cause][difference] == treat(finding(cause, difference), TERMS, standing(difference))
+
+
+@pytest.mark.parametrize(("cause", "difference"), ALL)
+def test_a_record_is_only_written_where_it_can_mend(cause: Cause, difference: Difference) -> None:
+    """A state is restated for what the source has, a deletion is told of what it has not, and of nothing else."""
+    done = action(finding(cause, difference), now=standing(difference))
+    assert (done is Action.TOMBSTONE) <= (difference is Difference.ORPHAN)
+    assert (done is Action.RESTATE) <= (difference in (Difference.MISSING, Difference.CHANGED))
+
+
+@pytest.mark.parametrize(("cause", "difference"), ALL)
+@pytest.mark.parametrize(
+    ("terms", "now", "status"),
+    [
+        (replace(TERMS, causes=frozenset()), None, Status.CONFIRMED),
+        (TERMS, None, Status.INCOMPLETE),
+        (TERMS, None, Status.IN_FLIGHT),
+        (TERMS, None, Status.TOLERATED),
+        (TERMS, replace(HERE, unread=(3,)), Status.CONFIRMED),
+        (TERMS, replace(HERE, key=False), Status.CONFIRMED),
+    ],
+)
+def test_nothing_is_written_against_a_veto(
+    cause: Cause, difference: Difference, terms: Terms, now: Standing | None, status: Status
+) -> None:
+    """No cause and no difference passes a cause that is not permitted, an unconfirmed finding, unread records."""
+    done = treat(finding(cause, difference, status=status), terms, now or standing(difference))
+    assert done.action in (Action.ADVICE, Action.LEFT)
+
+
+@pytest.mark.parametrize(("cause", "difference"), ALL)
+def test_every_treatment_has_a_reason(cause: Cause, difference: Difference) -> None:
+    """A person can read why."""
+    assert treat(finding(cause, difference), TERMS, standing(difference)).reason
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_deletion_needs_its_own_yes(cause: Cause) -> None:
+    """Without `deletes: true` no tombstone is planned."""
+    done = action(finding(cause, Difference.ORPHAN), replace(TERMS, deletes=False), GONE)
+    assert done is not Action.TOMBSTONE
+
+
+def test_a_source_that_moved_on_is_left_to_its_own_event() -> None:
+    """Another version than the audit saw: its event is on its way."""
+    assert "moved on" in treat(finding(), TERMS, replace(HERE, version=6)).reason
+
+
+def test_a_row_that_is_gone_is_not_restated() -> None:
+    """What the source no longer has has no state."""
+    assert Action.LEFT == action(finding(), now=GONE)
+
+
+def test_a_row_that_came_back_is_not_deleted() -> None:
+    """An orphan that the source has again is none."""
+    assert Action.LEFT == action(finding(difference=Difference.ORPHAN), now=HERE)
+
+
+def test_a_log_that_is_ahead_of_the_source_forbids_a_restatement() -> None:
+    """The log has a newer version already: a correction would overwrite it."""
+    assert "log is at version 6" in treat(finding(), TERMS, replace(HERE, log_version=6)).reason
+
+
+@pytest.mark.parametrize(("guard", "copy", "done"), [
+    ("newer", 5, Action.ADVICE),
+    ("newer", 6, Action.ADVICE),
+    ("newer", 4, Action.RESTATE),
+    ("newer-or-equal", 5, Action.RESTATE),
+    ("newer-or-equal", 6, Action.ADVICE),
+    ("none", 6, Action.RESTATE),
+])  # fmt: skip
+def test_a_guard_that_would_refuse_it_is_heeded(guard: str, copy: int, done: Action) -> None:
+    """A consumer that compares versions ignores what is not newer: the plan says so instead of emitting."""
+    terms = replace(TERMS, guard=guard)  # type: ignore[arg-type]
+    assert done == action(finding(Cause.FOREIGN_WRITE, consumer_version=copy), terms)
+
+
+def test_a_sum_is_not_restated() -> None:
+    """A wrong balance on a topic of changes gets an advice."""
+    terms = replace(TERMS, adds=frozenset({"balance"}))
+    of = finding(fields=(FieldDifference("balance", "1", "2"),))
+    assert Action.ADVICE == action(of, terms)
+
+
+def test_what_a_correction_does_not_bring_is_named() -> None:
+    """Where a sum and a plain field differ, the plain one is restated and the sum is named."""
+    terms = replace(TERMS, adds=frozenset({"balance"}))
+    of = finding(fields=(FieldDifference("balance", "1", "2"), FieldDifference("email", "a", "b")))
+    assert treat(of, terms, HERE).reason.endswith("it does not bring balance")
+
+
+def test_a_missing_row_with_a_sum_is_not_made() -> None:
+    """A correction would make it without its sum."""
+    assert Action.ADVICE == action(finding(difference=Difference.MISSING), replace(TERMS, adds=frozenset({"balance"})))
+
+
+def test_fields_that_no_event_tells_of_are_for_people() -> None:
+    """A correction that brings none of the fields that differ would do nothing."""
+    assert Action.ADVICE == action(finding(fields=(FieldDifference("note", "a", "b"),)))
+
+
+def test_rows_without_an_id_are_for_people() -> None:
+    """They have no key."""
+    assert Action.ADVICE == action(finding(Cause.PHANTOM, Difference.ORPHAN, aggregate_id=None), now=GONE)
+
+
+def test_an_id_that_the_source_holds_twice_is_for_people() -> None:
+    """Which row is right cannot be told."""
+    assert Action.ADVICE == action(finding(), now=replace(HERE, rows=2))
+
+
+def test_immutable_records_are_only_added() -> None:
+    """A copy of immutable records gets what it lacks; what it has is for people."""
+    terms = replace(TERMS, records=True)
+    done = {each: action(finding(difference=each), terms, standing(each)) for each in list(Difference)[:3]}
+    expected = {Difference.MISSING: Action.RESTATE, Difference.ORPHAN: Action.ADVICE, Difference.CHANGED: Action.ADVICE}
+    assert expected == done
+
+
+def test_what_nothing_explains_is_repaired_if_it_is_named() -> None:
+    """`undetermined` in repair.causes asks for it."""
+    terms = replace(TERMS, causes=frozenset({Cause.UNDETERMINED}))
+    assert (Action.ADVICE, Action.RESTATE) == (
+        action(finding(Cause.UNDETERMINED)),
+        action(finding(Cause.UNDETERMINED), terms),
+    )
+
+
+def test_a_topic_without_a_value_restates_nothing() -> None:
+    """The contract has to say how an event is built."""
+    assert "topic.value" in treat(finding(), replace(TERMS, restates=False), HERE).reason
+
+
+def test_groups_come_behind_those_that_they_build_on() -> None:
+    """A chain is turned round; a group outside of the contract plays no part."""
+    assert (["c", "b", "a"], []) == in_order({"a": ["b"], "b": ["c", "elsewhere"], "c": []})
+
+
+def test_groups_that_depend_on_one_another_are_told() -> None:
+    """They keep the contract's order."""
+    assert (["c", "a", "b"], ["a", "b"]) == in_order({"a": ["b"], "b": ["a"], "c": []})
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    """docs/repair.md says for each cause and difference what the code does."""
+    text = committed("docs", "repair.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", text, re.MULTILINE)
+    told = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows if name in list(Cause)}
+    assert {cause: [TABLE[cause][each].action for each in Difference] for cause in Cause} == told
