@@ -54,9 +54,9 @@ def text(frame: DataFrame, name: str, to: CanonicalType) -> Column | None:
     if to.element is not None and isinstance(own, t.StringType):
         own = t.ArrayType(t.StringType())
         value = f.from_json(value, own)
-    elif isinstance(own, t.FractionalType) and to.kind in (Kind.INTEGER, Kind.NUMERIC):
+    elif isinstance(own, t.FractionalType) and to.kind is Kind.INTEGER:
         value, own = value.cast("string"), t.StringType()
-    elif isinstance(own, t.DoubleType | t.FloatType) and to.kind is Kind.TEXT:
+    elif isinstance(own, t.DoubleType | t.FloatType) and to.kind in (Kind.NUMERIC, Kind.TEXT):
         value, own = _number(value.cast("string")), t.StringType()
     try:
         return _shown(value, own, to)
