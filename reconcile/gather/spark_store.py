@@ -14,6 +14,17 @@ from reconcile.gather.store_errors import StoreReadError, StoreRefusedError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_DRIVERS = {
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "postgresql": "org.postgresql.Driver",
+    "sqlite": "org.sqlite.JDBC",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+}
+
 
 @dataclass(frozen=True)
 class SparkStore:
@@ -71,7 +82,10 @@ class SparkStore:
         where = f" where case when (\n{side.deleted}\n) then 1 else 0 end = 0" if side.deleted else ""
         # Names are quoted by the database's own dialect; the rest is the contract's, run by an account that only reads.
         query = f"select {', '.join(named)} from {table}{where}"  # noqa: S608
-        return spark.read.format("jdbc").options(url=url, query=query, fetchsize="10000").load()
+        options = {"url": url, "query": query, "fetchsize": "10000"}
+        # Of drivers that came with Spark's jars Java tells nothing: they have to be named.
+        driver = _DRIVERS.get(url.split(":", 2)[1])
+        return spark.read.format("jdbc").options(**options, **({"driver": driver} if driver else {})).load()
 
     def _safe(self, text: str) -> str:
         return text if isinstance(self.place, str) else text.replace(self.place.url.get_secret_value(), "[url]")

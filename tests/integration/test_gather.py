@@ -196,6 +196,7 @@ def test_stores_that_are_no_postgres(
         place = "other-db: {url: 'env:OTHER'}"
     reader.write_text(settings.replace("connections:\n", f"connections:\n  {place}\n"))
     job, told = Runs(runs.spark, reader, runs.folder).audited(file, f"as-{kind}")
+    assert [] == told["unread"]
     assert "full" == job.run.json("gathered")["links"][0]["mode"]
     found = findings(job)
     assert ["changed"] == [each["difference"] for each in found.values()]
