@@ -98,6 +98,11 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     return ours
 
 
+def public_configuration(settings: Settings, name: str) -> dict[str, str]:
+    """Give what may stand on a command line, which everybody on the machine can read: all of it but secrets."""
+    return {key: value for key, value in configuration(settings, name).items() if not _SECRET.search(key)}
+
+
 def _started(settings: Settings, name: str) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,23 @@ class FileSystemBehaviour:
         """Text is UTF-8; folders above a file are made."""
         files.write_text_atomically(f"{folder}/a/b.txt", "Größe ∑ 𝄞\n")
         assert "Größe ∑ 𝄞\n" == files.read_text(f"{folder}/a/b.txt")
+
+    def test_a_text_comes_in_pieces(self, files: FileSystem, folder: str) -> None:
+        """And stands as one."""
+        files.write_pieces_atomically(f"{folder}/a", iter(["Grö", "ße ∑", "\n"]))
+        assert "Größe ∑\n" == files.read_text(f"{folder}/a")
+
+    def test_pieces_that_end_early_leave_nothing(self, files: FileSystem, folder: str) -> None:
+        """Half a text is none."""
+
+        def broken() -> Iterator[str]:
+            yield "half"
+            raise ZeroDivisionError
+
+        files.mkdirs(folder)
+        with pytest.raises(ZeroDivisionError):
+            files.write_pieces_atomically(f"{folder}/a", broken())
+        assert [] == files.list(folder)
 
     def test_write_replaces(self, files: FileSystem, folder: str) -> None:
         """The second text stands, and nothing else does."""

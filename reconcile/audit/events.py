@@ -40,6 +40,7 @@ BAD = "bad"
 _OBJECT = "_object"
 _ANSI = "spark.sql.ansi.enabled"
 _CASTS = re.compile(r"::|\b(cast|date|timestamp|int|bigint|double|decimal|float|boolean|to_\w+)\s*\(", re.IGNORECASE)
+_TO_NULL = re.compile(r"\b(nullif|case|if|iff|try_\w+|decode)\b", re.IGNORECASE)
 _only_one = threading.Lock()
 
 
@@ -60,40 +61,41 @@ def told(
         if delete:
             evaluated["_delete"] = f.expr(f"coalesce((\n{mapping.with_names(delete, names)}\n), false)")
         with_values = with_paths.withColumns(evaluated) if evaluated else with_paths
-        texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in expressions}
-        deletes = f.col(DELETES) | f.col("_delete") if delete else f.col(DELETES)
-        no = f.lit(False)
-        tells: list[Column] = []
-        values: list[Column] = []
-        bad: list[Column] = []
-        for number in range(len(consumer.fields)):
-            text = texts.get(number)
-            if text is None:
-                tells, values, bad = [*tells, no], [*values, f.lit(None).cast("string")], [*bad, no]
-                continue
-            paths = mapping.paths(expressions[number] or "")
-            there = [f.col(names[path]).isNotNull() for path in paths]
-            unreadable = _all(there) & text.isNull()
-            if _CASTS.search(expressions[number] or "") is None:
-                unreadable &= f.col(f"_field_{number}").isNotNull()  # NULL may be what the expression makes of it
-            tells.append(_all([_present(path) for path in paths]) if topic.state == "patch" else f.lit(True))
-            values.append(text)
-            bad.append(f.coalesce(unreadable, no))
-        return with_values.select(
-            ID,
-            KEY,
-            PARTITION,
-            OFFSET,
-            TIMESTAMP,
-            VERSION,
-            EVENT_ID,
-            TYPE,
-            READABLE,
-            deletes.alias(DELETES),
-            f.array(*tells).alias(TELLS),
-            f.array(*values).alias(VALUES),
-            f.array(*bad).alias(BAD),
-        )
+    texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in expressions}
+    deletes = f.col(DELETES) | f.col("_delete") if delete else f.col(DELETES)
+    no = f.lit(False)
+    tells: list[Column] = []
+    values: list[Column] = []
+    bad: list[Column] = []
+    for number in range(len(consumer.fields)):
+        text = texts.get(number)
+        if text is None:
+            tells, values, bad = [*tells, no], [*values, f.lit(None).cast("string")], [*bad, no]
+            continue
+        paths = mapping.paths(expressions[number] or "")
+        there = [f.col(names[path]).isNotNull() for path in paths]
+        unreadable = _all(there) & text.isNull()
+        said = expressions[number] or ""
+        if _CASTS.search(said) is None or _TO_NULL.search(said) is not None:
+            unreadable &= f.col(f"_field_{number}").isNotNull()  # NULL may be what the expression makes of it
+        tells.append(_all([_present(path) for path in paths]) if topic.state == "patch" else f.lit(True))
+        values.append(text)
+        bad.append(f.coalesce(unreadable, no))
+    return with_values.select(
+        ID,
+        KEY,
+        PARTITION,
+        OFFSET,
+        TIMESTAMP,
+        VERSION,
+        EVENT_ID,
+        TYPE,
+        READABLE,
+        deletes.alias(DELETES),
+        f.array(*tells).alias(TELLS),
+        f.array(*values).alias(VALUES),
+        f.array(*bad).alias(BAD),
+    )
 
 
 def _present(path: str) -> Column:
@@ -117,7 +119,8 @@ def _all(conditions: Sequence[Column]) -> Column:
 def _lenient(spark: SparkSession) -> Iterator[None]:
     """Let a cast that cannot be done give NULL: one record that breaks its schema must not end the run.
 
-    Spark settles this when an expression is analysed, so the setting is needed no longer than that.
+    Spark settles this when an expression is analysed, so the setting is needed no longer than that; canonical texts
+    are written without it, as small decimals would get an exponent.
     """
     with _only_one:
         before = spark.conf.get(_ANSI)

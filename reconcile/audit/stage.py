@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.audit import compare, events, latent_candidates, link_facts
 from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined
-from reconcile.audit.columns import ID, SOURCE_FIELDS, SOURCE_VERSION
+from reconcile.audit.columns import ID, SOURCE_COUNT, SOURCE_FIELDS, SOURCE_VERSION
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import infer_from_log
 from reconcile.audit.summary import Counted, summary
@@ -113,6 +113,7 @@ class _Auditing:
             f.col(SOURCE_VERSION).alias("settled_version"),
             f.col(SOURCE_FIELDS).alias("settled_fields"),
             f.lit(True).alias("differs"),
+            SOURCE_COUNT,
         )
         settled = source.select(
             f.col(row_columns.ID).alias(ID),
@@ -120,14 +121,14 @@ class _Auditing:
             f.array(*(f.col(row_columns.field(number)) for number in range(len(rules)))).alias("settled_fields"),
         ).dropDuplicates([ID])
         agreeing = self._candidates(consumer).join(differing.select(ID), ID, "left_anti")
-        latent = agreeing.join(settled, ID, "left").withColumn("differs", f.lit(False))
+        latent = agreeing.join(settled, ID, "left").withColumns({"differs": f.lit(False), SOURCE_COUNT: f.lit(0)})
         rows = self._kept(f"suspects.{name}", differing.unionByName(latent.select(*differing.columns)))
         told = rows.agg(
             f.count(f.lit(1)).alias("suspects"),
             f.count_if("differs").alias("differing"),
-            f.count_if(f.col("differs") & f.col("settled_fields").isNull()).alias("orphans"),
+            f.coalesce(f.sum(SOURCE_COUNT), f.lit(0)).alias("source_rows"),
         ).collect()[0]
-        compared = link["source_rows"] + told["orphans"]
+        compared = link["source_rows"] - told["source_rows"] + told["differing"]
         return _Suspected(consumer, rules, rows, Counted(compared, told["suspects"], told["differing"]))
 
     def _candidates(self, consumer: Consumer) -> DataFrame:

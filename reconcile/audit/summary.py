@@ -68,6 +68,7 @@ def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: l
     )
     waiting, tolerated = number(status=Status.IN_FLIGHT), number(status=Status.TOLERATED)
     disagreeing = drifted + waiting + tolerated
+    passed = max(counted.differing - disagreeing, 0)
     told = [row for row in rows if row["status"] != Status.IN_FLIGHT]
     within = drifted <= consumer.tolerance.rows or drifted <= counted.compared * consumer.tolerance.ratio
     return {
@@ -75,12 +76,12 @@ def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: l
         "consumer": consumer.name,
         "settled": fence.consumer(consumer.name).settled,
         "compared": counted.compared,
-        "agreeing": max(counted.compared - disagreeing, 0),
+        "agreeing": max(counted.compared - disagreeing - passed, 0),
         "findings": sum(row["number"] for row in told),
         "drifted": drifted,
         "latent": number(status=Status.CONFIRMED, difference=Difference.LATENT),
         "tolerated": tolerated,
-        "in_flight": waiting + max(counted.differing - disagreeing, 0),
+        "in_flight": waiting + passed,
         "by_cause": _sums(told, "cause"),
         "by_difference": _sums(told, "difference"),
         "beyond_tolerance": not within,

@@ -7,6 +7,7 @@ import traceback
 
 import click
 
+from reconcile.cli.airflow import airflow
 from reconcile.cli.contract import contract
 from reconcile.cli.demo import demo
 from reconcile.cli.doctor import doctor
@@ -18,6 +19,7 @@ from reconcile.cli.lab import lab
 from reconcile.cli.quality import quality
 from reconcile.cli.repair import apply, plan, verify
 from reconcile.cli.report import report
+from reconcile.cli.request import request
 from reconcile.cli.run import audit, gather, run
 from reconcile.cli.trace import trace
 from reconcile.cli.web import web
@@ -40,6 +42,8 @@ cli.add_command(fence)
 cli.add_command(doctor)
 cli.add_command(lab)
 cli.add_command(demo)
+cli.add_command(request)
+cli.add_command(airflow)
 
 
 def main() -> None:

@@ -61,8 +61,10 @@ def run(
         pipeline.gather(job)
         told = pipeline.audit(job)
         repaired = _repaired(job, told, yes, as_json) if apply else None
+        report = _reported(job)
     if as_json or not apply:
-        _show(job, told | ({"repair": repaired} if apply else {}), as_json)
+        _show(job, told | ({"repair": repaired} if apply else {}), as_json, report)
+    say(f"the report is in {report}")
     context.exit(told["exit_code"] if repaired is None else repaired["exit_code"])
 
 
@@ -153,10 +155,18 @@ def _repaired(job: Job, told: dict[str, Any], yes: bool, as_json: bool) -> dict[
     return verified
 
 
-def _show(job: Job, told: dict[str, Any], as_json: bool) -> None:
+def _reported(job: Job) -> str:
+    """Write the run's report; give the path of the one that people open."""
+    from reconcile.report.stage import HTML
+
+    pipeline.report(job.run, job.workspace, job.settings, job.contract)
+    return f"{job.run.folder}/{HTML}"
+
+
+def _show(job: Job, told: dict[str, Any], as_json: bool, report: str | None = None) -> None:
     if as_json:
         folder = job.run.folder
-        print_json({"run_id": job.run.id, **told, "artifacts": {"report": None, "findings": f"{folder}/findings"}})
+        print_json({"run_id": job.run.id, **told, "artifacts": {"report": report, "findings": f"{folder}/findings"}})
     else:
         show_summary(job.run.id, told)
     for unread in told["unread"]:

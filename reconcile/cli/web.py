@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -37,8 +38,10 @@ def web(host: str, port: int, token: str | None, config: Path | None, workspace:
 
     with workspace_of(settings) as place:
         app = web_app(place, settings, token=secret, hosts=("localhost", host) if is_loopback(host) else ())
-        say(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-        uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, server_header=False)
+        serving = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        with _listening(host, port) as listening:
+            say(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+            uvicorn.Server(serving).run(sockets=[listening])
 
 
 def is_loopback(host: str) -> bool:
@@ -49,6 +52,17 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = found[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise RefusedError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+        ) from None
 
 
 def _token(text: str | None) -> str | None:

@@ -105,9 +105,9 @@ class Finding:
 def to_data(finding: Finding, run_id: str) -> dict[str, Any]:
     """Give a finding as the object of one JSON line."""
     data = asdict(finding)
-    data["since"] = _time(finding.since)
+    data["since"] = time_text(finding.since)
     data["alternatives"] = [str(each) for each in finding.alternatives]
-    data["evidence"] = [{**asdict(each), "at": _time(each.at)} for each in finding.evidence]
+    data["evidence"] = [{**asdict(each), "at": time_text(each.at)} for each in finding.evidence]
     data["fields"] = [asdict(each) for each in finding.fields]
     for name in ("difference", "cause", "confidence", "hop", "status"):
         data[name] = None if data[name] is None else str(data[name])
@@ -134,7 +134,8 @@ def from_data(data: dict[str, Any]) -> Finding:
     )
 
 
-def _time(at: datetime | None) -> str | None:
+def time_text(at: datetime | None) -> str | None:
+    """Give an instant as JSON has it."""
     if at is None:
         return None
     timespec = "milliseconds" if at.microsecond else "seconds"

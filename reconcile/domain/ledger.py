@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from reconcile.domain.case import Case, Event, LedgerEntry, Link
 
@@ -76,6 +77,9 @@ def read_ledger(case: Case, log: Sequence[Event]) -> Ledger:
         for number in numbers if shown is not None and len(numbers) > 1 else ():
             if log[number].place not in found and shown is not None and log[number].fields == shown.fields:
                 found[log[number].place] = found[shown.place][:1]
+    for former, later in (*pairwise(log), *pairwise(log[::-1])):  # of a deletion that is told twice one is noted
+        if former.deletes and later.deletes and former.place in found and later.place not in found:
+            found[later.place] = found[former.place][:1]
     return Ledger(
         link=case.link,
         applied=tuple(log[number] for _, number in applied),

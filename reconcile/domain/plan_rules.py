@@ -99,9 +99,22 @@ def by_finding(finding: Finding, terms: Terms) -> Treatment:
         return _left(f"the contract does not repair {finding.cause}: see repair.causes")
     if terms.records and finding.difference is not Difference.MISSING:
         return _advice("the copy never changes what it has: correct or delete its row by hand")
-    if base.action is Action.TOMBSTONE and not terms.deletes:
-        return _left("the contract permits no deletions: see repair.deletes")
-    return base
+    if base.action is Action.TOMBSTONE:
+        return base if terms.deletes else _left("the contract permits no deletions: see repair.deletes")
+    return _untold(finding, terms) or base
+
+
+def _untold(finding: Finding, terms: Terms) -> Treatment | None:
+    """Say why no event could tell of what differs, if none could."""
+    if not terms.restates:
+        return _advice("the contract does not say how a value is built: add topic.value")
+    differ = {each.name for each in finding.fields}
+    if terms.adds and (finding.difference is Difference.MISSING or (differ and differ <= terms.adds)):
+        names = ", ".join(sorted(terms.adds & differ or terms.adds))
+        return _advice(f"{names} is a sum of changes, which no state can restate: book the difference in the copy")
+    if differ and not differ & terms.told:
+        return _advice(f"no correction brings {', '.join(sorted(differ))}: correct the copy by hand")
+    return None
 
 
 def _restating(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
@@ -112,14 +125,6 @@ def _restating(finding: Finding, terms: Terms, standing: Standing) -> Treatment 
         return _left("moved on: the source no longer has it")
     if finding.source_version != standing.version:
         return _left(f"moved on: the source is at version {standing.version}, and was at {finding.source_version}")
-    if not terms.restates:
-        return _advice("the contract does not say how a value is built: add topic.value")
-    differ = {each.name for each in finding.fields}
-    if terms.adds and (finding.difference is Difference.MISSING or (differ and differ <= terms.adds)):
-        names = ", ".join(sorted(terms.adds & differ or terms.adds))
-        return _advice(f"{names} is a sum of changes, which no state can restate: book the difference in the copy")
-    if differ and not differ & terms.told:
-        return _advice(f"no correction brings {', '.join(sorted(differ))}: correct the copy by hand")
     if None not in (standing.log_version, standing.version) and standing.log_version > standing.version:  # type: ignore[operator]
         return _left(f"moved on: the log is at version {standing.log_version} already")
     return _ignored(finding, terms, standing)

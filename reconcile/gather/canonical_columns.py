@@ -207,8 +207,8 @@ def _number(text: Column) -> Column:
 
 
 def _boolean(word: Column) -> Column:
-    said = f.when(word.isin("t", "true", "y", "yes", "on", "1"), "true")
-    return said.when(word.isin("f", "false", "n", "no", "off", "0"), "false")
+    said = f.when(word.isin("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), "true")
+    return said.when(word.isin("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), "false")
 
 
 def _uuid(text: Column) -> Column:

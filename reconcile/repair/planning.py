@@ -152,13 +152,13 @@ class _Drafting:
             )
 
     def item(self, finding: Finding) -> Item:
-        if not plan_rules.by_finding(finding, self._terms).writes or finding.aggregate_id is None:
-            return _item(self._link, finding, plan_rules.by_finding(finding, self._terms))
-        trace = self._world.log.traces.get(finding.aggregate_id, Trace())
-        key, rows = (
-            _key(finding.aggregate_id, trace, self._contract.topic.key.type, self._world.log.form),
-            self._world.rows.get(finding.aggregate_id, ()),
-        )
+        treatment = plan_rules.by_finding(finding, self._terms)
+        if not treatment.writes or finding.aggregate_id is None:
+            return _item(self._link, finding, treatment)
+        log, key_type = self._world.log, self._contract.topic.key.type
+        trace = log.traces.get(finding.aggregate_id, Trace())
+        key = _key(finding.aggregate_id, trace, key_type, log.form)
+        rows = self._world.rows.get(finding.aggregate_id, ())
         present = [each for each in rows if not each.gone]
         home = self._router.home(key) if key is not None else None
         standing = Standing(
@@ -172,13 +172,12 @@ class _Drafting:
         if not treatment.writes or key is None:
             return _item(self._link, finding, treatment)
         if home is None:
-            self.problems.append(unknown_home(self._contract.topic.name, self._world.log.inference))
+            self.problems.append(unknown_home(self._contract.topic.name, log.inference))
             return _item(self._link, finding, treatment)
         row = next(iter(present or rows), None)
-        item = _item(
-            self._link, finding, treatment, self._world.route.topic, self._partitions(treatment, trace, home), row
-        )
-        self._tried(item, known(finding.aggregate_id, trace, self._contract.topic.key.type), row)
+        partitions = self._partitions(treatment, trace, home)
+        item = _item(self._link, finding, treatment, self._world.route.topic, partitions, row)
+        self._tried(item, known(finding.aggregate_id, trace, key_type), row)
         return item
 
     def warnings(self, corrections: Sequence[Item]) -> list[str]:

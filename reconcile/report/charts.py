@@ -93,7 +93,7 @@ def heat_picture(heat: Heat) -> Picture:
             tip = f"{each.cause}, partition {heat.columns[column]}: {count:,}" if count else ""
             shapes.append(Box(x + 1, y + 1, cell - 2, row - 2, f"heat heat-{step}", tip))
             if count and cell >= 8 + 7 * len(str(count)):
-                kind = "label on-heat" if step * 2 > _STEPS else "label number"
+                kind = "label on-heat" if step > _STEPS - 2 else "label number"
                 shapes.append(Label(x + cell / 2, y + 15, str(count), kind, "middle"))
     about = ", ".join(f"{each.cause} {sum(each.numbers):,}" for each in heat.rows)
     return Picture(_WIDTH, top + len(heat.rows) * row + 4, "Causes by partition", about, tuple(shapes))

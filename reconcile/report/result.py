@@ -131,9 +131,7 @@ class Showing:
 
 def to_data(report: Report) -> dict[str, Any]:
     """Give a report as the object of JSON."""
-    from dataclasses import asdict
-
-    return {"schema_version": SCHEMA_VERSION, **_plain(asdict(report))}
+    return {"schema_version": SCHEMA_VERSION, **_plain(report)}
 
 
 def consumer_of(link: str) -> str:
@@ -198,10 +196,11 @@ def _verdict(level: Level, links: tuple[LinkResult, ...]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    told = value if isinstance(value, Mapping) else vars(value)
+    return {name: _plain(each) for name, each in told.items()}

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator
 
 from reconcile.contract import Contract
-from reconcile.report import stored
-from reconcile.report.csv import csv_of
+from reconcile.report.csv import csv_of_run
 from reconcile.report.html import report_html
 from reconcile.report.model import Report
 from reconcile.report.prometheus import prometheus
@@ -34,7 +33,7 @@ def rendered(form: str, report: Report, run: Run, place: Workspace) -> Iterator[
     if form == "html":
         yield from report_html(report, CSV)
     elif form == "csv":
-        yield from csv_of(stored.findings(run, spark=place.spark))
+        yield from csv_of_run(run, place.spark)
     elif form == "json":
         yield json.dumps(to_data(report), ensure_ascii=False, allow_nan=False) + "\n"
     else:

@@ -13,7 +13,7 @@ from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop, Status
 from reconcile.report import html, stored
 from reconcile.report.contracts import contract_of
-from reconcile.report.csv import csv_of
+from reconcile.report.csv import csv_of_run
 from reconcile.report.listing import FILTERS, page
 from reconcile.report.overview import newest
 from reconcile.report.repairs import PLAN, Repairs
@@ -145,7 +145,7 @@ class Pages:
         """Give all findings as CSV."""
         run = self._place.existing_run(run_id)
         run.manifest("findings")
-        pieces = csv_of(stored.findings(run, spark=self._place.spark))
+        pieces = csv_of_run(run, self._place.spark)
         return _file(pieces, "text/csv", f"{run_id}.csv")
 
     def static(self, name: str) -> Response:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
@@ -19,7 +17,6 @@ from reconcile.audit.routing import infer_from_log
 from reconcile.connections import Cluster
 from reconcile.contract import Topic
 from reconcile.domain.key import encode
-from reconcile.files import jars
 from reconcile.gather.history import History, extend
 from reconcile.gather.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
 from reconcile.lab.folder import Lab, Ports
@@ -89,15 +86,16 @@ def by_librdkafka(log: Log, ids: list[str]) -> None:
 
 
 def by_java(log: Log, ids: list[str]) -> None:
-    """Send with Kafka's own producer."""
-    java = shutil.which(str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java")
-    assert java is not None
-    command = [java, "-Xmx256m", "-XX:+UseSerialGC", "-cp", ":".join(map(str, jars("broker")))]
-    command += ["org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", log.bootstrap, "--topic", log.name]
-    command += ["--reader-property", "parse.key=true", "--reader-property", "key.separator=|"]
-    lines = "".join(f"{id_text}|{{}}\n" for id_text in ids)
-    done = subprocess.run(command, input=lines, text=True, capture_output=True, timeout=120, check=False)
-    assert (0, "") == (done.returncode, "".join(line for line in done.stderr.splitlines() if "ERROR" in line))
+    """Send with Kafka's own producer, in Spark's JVM."""
+    jvm: Any = log.spark._jvm
+    kafka = jvm.org.apache.kafka.clients.producer
+    text = jvm.org.apache.kafka.common.serialization.StringSerializer
+    options = jvm.java.util.HashMap()
+    options.put("bootstrap.servers", log.bootstrap)
+    producer = kafka.KafkaProducer(options, text(), text())
+    for id_text in ids:
+        producer.send(kafka.ProducerRecord(log.name, id_text, "{}"))
+    producer.close()
 
 
 def by_spark(log: Log, ids: list[str]) -> None:

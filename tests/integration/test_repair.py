@@ -43,9 +43,9 @@ COUNT = 2
 FAULTS = (
     "zoey-race", "dead-letter", "overtaken-dead-letter", "stash", "swallowed-exception", "ignored-tombstone",
     "relay-lost-rows", "wrong-payload", "source-restored", "producer-reorder", "hand-edit", "hand-delete", "phantom",
-    "normalised-text", "broken-record", "wrong-partitioner",
+    "normalised-text", "broken-record", "wrong-partitioner", "duplicate-send",
 )  # fmt: skip
-ACCOUNT, BALANCE = "user-account", "user-balance"
+ACCOUNT, BALANCE, ACTIVITY = "user-account", "user-balance", "user-activity"
 
 
 @dataclass
@@ -145,6 +145,13 @@ def balance(world: World, account: Repaired) -> Repaired:
     return repair(world, world.contract(BALANCE), "balance", BALANCE)
 
 
+@pytest.fixture(scope="module")
+def activity(world: World, balance: Repaired) -> Repaired:
+    """The repair of the activity feed, whose copy holds immutable records."""
+    assert balance.unchanged
+    return repair(world, world.contract(ACTIVITY), "activity", ACTIVITY)
+
+
 def left(plan: Plan) -> dict[tuple[str, str | None], str]:
     """Give what a plan leaves, by link and id."""
     return {
@@ -230,6 +237,17 @@ def test_billing_is_left_with_what_the_plan_said(balance: Repaired) -> None:
     assert left(balance.plan).keys() == balance.after.keys()
 
 
+def test_records_that_are_missing_are_added_and_doubled_ones_are_left(activity: Repaired) -> None:
+    """A record can only add: what the feed lacks is told again, what it has twice gets an advice."""
+    done = {
+        (activity.before[each.link, str(each.aggregate_id)]["difference"], each.action)
+        for each in activity.plan.links[0].items
+    }
+    assert {("missing", Action.RESTATE), ("duplicated", Action.ADVICE)} == done
+    assert {"converged": len(list(activity.plan.corrections))} == activity.verified["links"][0]["outcomes"]
+    assert left(activity.plan).keys() == activity.after.keys()
+
+
 def test_applying_again_emits_nothing(world: World, account: Repaired) -> None:
     """The stage was done; it says the same."""
     job = world.runs.job(world.contracts / "user-account-1.yaml", "account")
@@ -238,16 +256,62 @@ def test_applying_again_emits_nothing(world: World, account: Repaired) -> None:
     assert ends == world.ends()
 
 
-def test_nothing_is_emitted_without_a_yes(world: World) -> None:
+@pytest.fixture(scope="module")
+def waiting(world: World) -> Job:
+    """A run with three corrections that are planned and not applied."""
+    people = [world.edited() for _ in range(3)]
+    job, plan = world.planned(world.contract(), "waiting", *people)
+    assert 3 == len(list(plan.corrections))
+    return job
+
+
+def test_nothing_is_emitted_without_a_yes(world: World, waiting: Job) -> None:
     """The contract asks for approval, and there is no terminal to ask on: exit 2, on the command line too."""
-    contract, someone = world.contract(), world.edited()
-    job, plan = world.planned(contract, "unasked", someone)
-    assert 1 == len(list(plan.corrections))
     ends = world.ends()
     with pytest.raises(NotApprovedError, match="say --yes"):
-        pipeline.apply(job, approved=False)
-    assert isinstance(said(world, "apply", "--run", "unasked").exception, NotApprovedError)
+        pipeline.apply(waiting, approved=False)
+    assert isinstance(said(world, "apply", "--run", waiting.run.id).exception, NotApprovedError)
     assert ends == world.ends()
+
+
+def test_runs_that_overlap_are_fenced(world: World, waiting: Job) -> None:
+    """Only the holder of the link's lease may write."""
+    ends = world.ends()
+    with (
+        open_control(waiting.settings) as control,
+        control.lease("user-account/login", "another", timedelta(seconds=30)),
+        pytest.raises(LeaseHeldError, match="another holds the lease"),
+    ):
+        pipeline.apply(waiting, approved=True)
+    assert ends == world.ends()
+
+
+def test_a_contract_that_changed_refuses_the_plan(world: World, waiting: Job) -> None:
+    """What was approved was approved under the contract as it was."""
+    job = world.runs.job(world.contract(repair={"deletes": True}), waiting.run.id)
+    with pytest.raises(PlanRefusedError, match="contract was changed"):
+        pipeline.apply(job, approved=True)
+
+
+def test_an_interruption_says_where_it_stands(world: World, waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted after the first of three batches; applied again, each correction stands once in the topic."""
+    words: list[str] = []
+    steps: list[str] = []
+
+    def interrupting(step: str) -> None:
+        steps.append(step)
+        if step == "mid_produce" and steps.count(step) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage_apply, "emit", partial(emit, batch=1, step=interrupting))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.apply(replace(waiting, say=words.append), approved=True)
+    assert "1 of 3 corrections are emitted" in words[-1]
+    monkeypatch.undo()
+    pipeline.apply(waiting, approved=True)
+    wanted = sorted(str(each.correction_id) for each in pipeline.plan(waiting).corrections)
+    found = [each.headers[CORRECTION_ID].decode() for each in world.records() if CORRECTION_ID in each.headers]
+    assert wanted == sorted(each for each in found if each in wanted)
 
 
 def test_a_yes_can_be_said_beforehand(world: World) -> None:
@@ -303,53 +367,6 @@ def test_a_newer_event_in_the_log_forbids_a_correction(world: World, monkeypatch
     monkeypatch.setattr(stage_apply, "emit", late)
     (link,) = pipeline.apply(job, approved=True)["links"]
     assert ([], ["a newer event"]) == (link["emitted"], [each["reason"][:13] for each in link["dropped"]])
-
-
-def test_an_interruption_says_where_it_stands(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted after the first of three batches; applied again, each correction stands once in the topic."""
-    people = [world.edited() for _ in range(3)]
-    job, plan = world.planned(world.contract(), "interrupted", *people)
-    words: list[str] = []
-    steps: list[str] = []
-
-    def interrupting(step: str) -> None:
-        steps.append(step)
-        if step == "mid_produce" and steps.count(step) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(stage_apply, "emit", partial(emit, batch=1, step=interrupting))
-    with pytest.raises(KeyboardInterrupt):
-        pipeline.apply(replace(job, say=words.append), approved=True)
-    assert "1 of 3 corrections are emitted" in words[-1]
-    monkeypatch.undo()
-    pipeline.apply(job, approved=True)
-    wanted = sorted(str(each.correction_id) for each in plan.corrections)
-    found = [each.headers[CORRECTION_ID].decode() for each in world.records() if CORRECTION_ID in each.headers]
-    assert wanted == sorted(each for each in found if each in wanted)
-
-
-def test_runs_that_overlap_are_fenced(world: World) -> None:
-    """Only the holder of the link's lease may write."""
-    job, _ = world.planned(world.contract(), "fenced", world.edited())
-    ends = world.ends()
-    with (
-        open_control(job.settings) as control,
-        control.lease("user-account/login", "another", timedelta(seconds=30)),
-        pytest.raises(LeaseHeldError, match="another holds the lease"),
-    ):
-        pipeline.apply(job, approved=True)
-    assert ends == world.ends()
-
-
-def test_a_contract_that_changed_refuses_the_plan(world: World) -> None:
-    """What was approved was approved under the contract as it was."""
-    contract, someone = world.contract(), world.edited()
-    job, _ = world.planned(contract, "changed", someone)
-    said_now = yaml.safe_load(contract.read_text())
-    said_now["consumers"][0]["repair"]["deletes"] = True
-    contract.write_text(yaml.safe_dump(said_now, sort_keys=False))
-    with pytest.raises(PlanRefusedError, match="contract was changed"):
-        pipeline.apply(world.runs.job(contract, job.run.id, ids=[someone]), approved=True)
 
 
 def test_caps_refuse_a_plan_and_it_says_what_it_would_be(world: World) -> None:

@@ -223,7 +223,7 @@ def _summary(
         "in_flight": number(status=Status.IN_FLIGHT),
         "by_cause": {each: number(cause=each) for each in dict.fromkeys(row["cause"] for row in told)},
         "by_difference": {each: number(difference=each) for each in dict.fromkeys(row["difference"] for row in told)},
-        "beyond_tolerance": bool(drifted),
+        "beyond_tolerance": bool(drifted) and code != 0,
     }
     return {
         "contract": "user-account",

@@ -301,6 +301,13 @@ def test_an_amount_in_words() -> None:
     assert ("changed", "schema_violation", "certain", "source_to_log", ("balance",)) == named(of)
 
 
+def test_a_field_of_which_no_event_told() -> None:
+    """The contract says how events tell of it, and none of them could: it was written by somebody else, perhaps."""
+    events = [event(number, {"name": each.fields["name"]}) for number, each in enumerate(THREE, 1)]
+    finding = found(case(LOGIN, AT_3, row({**AT_3.fields, "email": "other"}, 3), events))
+    assert ("foreign_write", "possible", ("skipped",)) == (finding.cause, finding.confidence, finding.alternatives)
+
+
 def test_what_retention_took_cannot_be_told() -> None:
     """D5: no event of it is left."""
     assert ("changed", "expired", "certain", None, ("name",)) == named(case(LOGIN, AT_3, AT_2, begin=50))

@@ -94,6 +94,16 @@ def test_a_gap_in_the_ledger() -> None:
     )
 
 
+@pytest.mark.parametrize("noted", [1, 2])
+def test_a_deletion_that_is_told_twice_is_noted_once(noted: int) -> None:
+    """D9: change data capture tells of a deletion, and sends a tombstone behind it for the cleaner."""
+    gone = [event(2, None), event(3, None)]
+    again = event(4, person("d"))
+    applied_once = applied([V1, gone[noted - 1], again])
+    now = row(again.fields, 4)
+    assert attribute(case(LOGIN, now, now, [V1, *gone, again], ledger=applied_once)) is None
+
+
 def test_the_ledger_does_not_reach_back() -> None:
     """Older entries were cleaned away."""
     of = agreeing(ledger=applied([V3]))

@@ -1,0 +1,45 @@
+"""Every night: each contract is audited, and repaired where its contract or a person says so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import dag, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from reconcile.airflow.group import DEFAULTS, reconciliation
+
+
+@dag(
+    dag_id="nightly",
+    schedule="0 1 * * *",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args=DEFAULTS,
+    tags=["reconcile"],
+    doc_md=__doc__,
+)
+def nightly() -> None:
+    """Audit and repair every contract."""
+    reconciliation.expand(asked=contracts())
+
+
+@task
+def contracts() -> list[dict[str, Any]]:
+    """List the contracts as their folder holds them now."""
+    from reconcile.airflow.asked import Asked, run_id_of
+    from reconcile.airflow.installation import installation
+
+    run = get_current_context()["dag_run"]
+    if run.run_type == "backfill":
+        raise AirflowFailException(
+            "a run compares what stands in the stores now, and nothing of a past night is left to compare:"
+            " trigger the DAG once in place of a backfill"
+        )
+    files = installation().contract_files()
+    return [Asked(str(each), run_id_of(each, run.dag_id, run.run_id, run.run_after)).data() for each in files]
+
+
+nightly()

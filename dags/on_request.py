@@ -1,0 +1,75 @@
+"""Whenever a record on the request topic asks: the record is a wake-up, and the control store knows what was asked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.providers.apache.kafka.triggers.shared_stream import KafkaSharedStreamTrigger
+from airflow.sdk import (
+    Asset,
+    AssetOrTimeSchedule,
+    AssetWatcher,
+    CronTriggerTimetable,
+    dag,
+    get_current_context,
+    task,
+    task_group,
+)
+
+from reconcile.airflow.group import DEFAULTS, reconciliation
+from reconcile.airflow.wakeup import AIRFLOW_CONNECTION, TOPIC
+
+REQUESTS = Asset(
+    "reconcile_requests",
+    watchers=[
+        AssetWatcher(
+            name="request_topic",
+            trigger=KafkaSharedStreamTrigger(topics=[TOPIC], kafka_config_id=AIRFLOW_CONNECTION),
+        )
+    ],
+)
+# The clock finds what no wake-up came through for: a request that was kept is run, sooner or later.
+SCHEDULE = AssetOrTimeSchedule(timetable=CronTriggerTimetable("*/5 * * * *", timezone="UTC"), assets=[REQUESTS])
+
+
+@dag(
+    dag_id="on_request",
+    schedule=SCHEDULE,
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=4,
+    default_args=DEFAULTS,
+    tags=["reconcile"],
+    doc_md=__doc__,
+)
+def on_request() -> None:
+    """Run every request that waits, each once."""
+    answer.expand(asked=requests())
+
+
+@task
+def requests() -> list[dict[str, Any]]:
+    """Keep what stands in the topic, and claim what waits."""
+    from reconcile.airflow.claims import claimed
+
+    run = get_current_context()["dag_run"]
+    return [each.data() for each in claimed(run.dag_id, run.run_id)]
+
+
+@task_group
+def answer(asked: Any) -> None:
+    """Run one request, and write down that it is done."""
+    reconciliation(asked) >> finish(asked).as_teardown()
+
+
+@task
+def finish(asked: dict[str, Any]) -> None:
+    """Write down by which run a request was answered."""
+    from reconcile.airflow.asked import Asked
+    from reconcile.airflow.claims import finished
+
+    finished(Asked.of(asked))
+
+
+on_request()

@@ -1,0 +1,157 @@
+"""What one Spark application does: stages of a run, one after the other, alone on its contract.
+
+    spark-submit submitted/run_stages.py --run RUN_ID --contract FILE --stages gather,audit,quality,plan
+
+Exits 0 when the stages are done, 2 when that is refused as things stand, 75 when the same call may succeed later.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconcile.airflow.alerts import unmet
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.job import Job
+from reconcile.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from reconcile.control.leases import HeldLease
+    from reconcile.control.store import ControlStore
+    from reconcile.gather.link_reader import AskedMode
+
+REFUSED, TRY_LATER = 2, 75
+
+_TTL = timedelta(seconds=60)
+_LOOK_AGAIN = 1.0
+
+
+class UnverifiedError(UnreachableError):
+    """Raised when a group has not come to its corrections yet: verify again later."""
+
+
+@click.command()
+@click.option("--run", "run_id", required=True)
+@click.option("--contract", "file", required=True, type=click.Path(path_type=Path))
+@click.option("--stages", required=True)
+@click.option("--consumer", "consumers", multiple=True)
+@click.option("--id", "ids", multiple=True)
+@click.option("--mode", default="auto")
+@click.option("--approved", is_flag=True)
+@click.option("--config", type=click.Path(path_type=Path))
+@click.option("--workspace")
+@click.option("--patience", type=float, default=1800.0, help="Seconds to wait for another run of the contract.")
+def application(
+    run_id: str,
+    file: Path,
+    stages: str,
+    consumers: tuple[str, ...],
+    ids: tuple[str, ...],
+    mode: AskedMode,
+    approved: bool,
+    config: Path | None,
+    workspace: str | None,
+    patience: float,
+) -> None:
+    """Run stages of a run on Spark."""
+    from reconcile.contract import load_contract
+    from reconcile.control.store import open_control
+    from reconcile.spark import session
+    from reconcile.workspace import Workspace
+
+    contract = load_contract(file)
+    settings = _as_submitted(load_settings(config, workspace))
+    with (
+        open_control(settings) as control,
+        _alone(control, contract.aggregate, run_id, patience) as held,
+        session(settings, f"reconcile {run_id}") as spark,
+    ):
+        place = Workspace(settings.workspace, spark)
+        run = place.run(run_id)
+        job = Job(contract, file, settings, place, run, consumers, ids or None, mode, _say, spark_session=spark)
+        perform(job, stages.split(","), held, approved=approved)
+
+
+def perform(job: Job, stages: Sequence[str], held: HeldLease, *, approved: bool) -> None:
+    """Run stages until one of them says that no other may follow."""
+    from reconcile import pipeline
+
+    for stage in stages:
+        held.require()
+        _say(f"{job.run.id}: {stage}")
+        if stage == "quality":
+            if failed := unmet(pipeline.quality(job)):
+                _say(f"nothing is planned, for an expectation failed: {'; '.join(failed)}")
+                return
+        elif stage == "apply":
+            pipeline.apply(job, approved=approved)
+        elif stage == "verify":
+            verified = pipeline.verify(job)
+            waiting = sum(link["outcomes"].get("unverified", 0) for link in verified["links"])
+            if waiting:
+                raise UnverifiedError(f"{waiting:,} corrections are not consumed yet: see that the groups consume")
+        else:
+            {"gather": pipeline.gather, "audit": pipeline.audit, "plan": pipeline.plan}[stage](job)
+
+
+def main() -> None:
+    """Run the application and exit with its code."""
+    from reconcile.control.errors import LeaseHeldError, LeaseLostError
+
+    try:
+        application.main(standalone_mode=False)
+    except (UnreachableError, LeaseHeldError, LeaseLostError) as error:
+        _say(f"reconcile: {error}")
+        sys.exit(TRY_LATER)
+    except (ReconcileError, click.ClickException) as error:
+        _say(f"reconcile: {error}")
+        sys.exit(REFUSED)
+
+
+@contextmanager
+def _alone(control: ControlStore, contract: str, run_id: str, patience: float) -> Iterator[HeldLease]:
+    """Hold the contract, waiting for another run of it, or for an attempt of ours whose task was killed."""
+    from reconcile.control.errors import LeaseHeldError
+
+    holder = f"{run_id} on {socket.gethostname()}, process {os.getpid()}"
+    deadline = time.monotonic() + patience
+    told = False
+    with ExitStack() as stack:
+        while True:
+            try:
+                held = stack.enter_context(control.lease(f"run of {contract}", holder, _TTL))
+                break
+            except LeaseHeldError as error:
+                if time.monotonic() > deadline:
+                    raise
+                if not told:
+                    _say(f"waiting: {error}")
+                    told = True
+            time.sleep(_LOOK_AGAIN)
+        yield held
+
+
+def _as_submitted(settings: Settings) -> Settings:
+    """Give the settings with the master that spark-submit was given, for that one counts."""
+    from pyspark import SparkConf, SparkContext
+
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return settings
+    SparkContext._ensure_initialized()
+    master = SparkConf().get("spark.master")
+    if not master:
+        raise RefusedError("spark-submit was given no master")
+    return settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)

@@ -1,0 +1,57 @@
+"""What a run of a DAG is asked to do for one contract, and the id of the run that does it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from reconcile.run_id import LONGEST, valid_run_id
+
+_MARK = 8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for one contract; tasks hand it on as a dictionary."""
+
+    contract: str
+    """The contract's file."""
+    run_id: str
+    consumers: Sequence[str] = ()
+    """Only these; empty for all."""
+    ids: Sequence[str] = ()
+    """Only these aggregates; empty for all."""
+    mode: Literal["auto", "digest", "full"] = "auto"
+    apply: bool = True
+    """Whether corrections may be emitted, if the contract's approval is given."""
+    max_corrections: int | None = None
+    """At most so many corrections on a link, also where the contract allows more."""
+    max_ratio: float | None = None
+    """At most such a share of a link's aggregates, also where the contract allows more."""
+    request_id: str | None = None
+    """The request in the control store that asked for it."""
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Asked:
+        """Read what `data` gave."""
+        return cls(**data)
+
+    def data(self) -> dict[str, Any]:
+        """Give it as tasks hand it on."""
+        return {**asdict(self), "consumers": list(self.consumers), "ids": list(self.ids)}
+
+
+def run_id_of(file: Path, dag_id: str, dag_run_id: str, at: datetime, part: str = "") -> str:
+    """Give the id of a contract's run: the same for every attempt of one run of a DAG, sorted by time.
+
+    `part` tells several runs of one contract in one run of a DAG apart.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "contract"
+    instant = at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    mark = hashlib.sha256("\0".join((dag_id, dag_run_id, part)).encode()).hexdigest()[:_MARK]
+    return valid_run_id(f"{name[: LONGEST - len(instant) - _MARK - 2]}-{instant}-{mark}")

@@ -1,0 +1,60 @@
+"""The requests that a run of a DAG takes on: kept first, claimed then, each by one run alone."""
+
+from __future__ import annotations
+
+import logging
+
+from reconcile.airflow.asked import Asked, run_id_of
+from reconcile.airflow.installation import installation
+from reconcile.airflow.wakeup import AIRFLOW_CONNECTION, drain
+from reconcile.errors import RefusedError, UnreachableError
+
+MOST = 20
+"""How many requests one run of the DAG takes on; those that are left are found by the next."""
+
+_log = logging.getLogger(__name__)
+
+
+def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
+    """Give what is to be run. Called again for the same run of the DAG, it gives the same, and what came since."""
+    from reconcile.control.store import open_control
+
+    place = installation()
+    found = []
+    with open_control(place.settings()) as control:
+        try:
+            _log.info("%d records of requests were kept", drain(_cluster(), control, _log.warning))
+        except UnreachableError as error:
+            _log.warning("%s; what was kept before is run all the same", error)
+        for number in range(MOST):
+            request = control.claim_next(f"{dag_id}/{dag_run_id}/{number}")
+            if request is None:
+                break
+            try:
+                file = place.contract_file(request.contract)
+            except RefusedError as error:
+                _log.warning("the request %s is refused: %s", request.id, error)
+                control.finish(request.id, None)
+                continue
+            run_id = run_id_of(file, dag_id, "request", request.requested_at, request.id)
+            found.append(
+                Asked(str(file), run_id, ids=request.ids, mode=request.mode, apply=request.apply, request_id=request.id)
+            )
+    return found
+
+
+def finished(asked: Asked) -> None:
+    """Write down that a request is done."""
+    from reconcile.control.store import open_control
+
+    assert asked.request_id is not None
+    with open_control(installation().settings()) as control:
+        control.finish(asked.request_id, asked.run_id)
+
+
+def _cluster() -> dict[str, str]:
+    from airflow.sdk import Connection
+
+    said = Connection.get(AIRFLOW_CONNECTION).extra_dejson
+    own = ("group.id", "enable.auto.commit", "auto.offset.reset")
+    return {name: str(value) for name, value in said.items() if name not in own}

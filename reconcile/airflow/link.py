@@ -1,0 +1,25 @@
+"""The way from a task to the report of its run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+PREFIX = "/reconcile"
+"""Where Airflow serves the web app."""
+
+
+class ReportLink(BaseOperatorLink):
+    """Leads from a task to the report of the run that it works on."""
+
+    name = "Reconciliation report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:  # noqa: ARG002
+        """Give the address; empty where the task does not know its run yet."""
+        asked = getattr(operator, "asked", None)
+        return f"{PREFIX}/runs/{quote(asked['run_id'])}" if isinstance(asked, dict) else ""

@@ -1,0 +1,71 @@
+"""Alerts: to the task's log, and to a webhook where Airflow has a connection for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from airflow.sdk import BaseNotifier
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+CONNECTION = "reconcile_alerts"
+"""An HTTP connection; its password, if it has one, is sent as a bearer token."""
+
+_SECONDS = 10
+_LONGEST = 1000
+
+
+class AlertNotifier(BaseNotifier):
+    """Tells of alerts; made without any, of the failure of the task that it is called for."""
+
+    def __init__(self, alerts: Sequence[Mapping[str, str]] = ()) -> None:
+        super().__init__()
+        self.alerts = tuple(alerts)
+
+    def notify(self, context: Context) -> None:
+        """Send the alerts; one that cannot be sent stands in the log all the same."""
+        message = message_of(self.alerts, context)
+        for each in message["alerts"]:
+            self.log.warning("%s: %s", each["kind"], each["message"])
+        try:
+            _sent(message)
+        except (URLError, OSError) as error:
+            self.log.error("the alert could not be sent to the connection %s: %s", CONNECTION, type(error).__name__)
+
+
+def message_of(alerts: Sequence[Mapping[str, str]], context: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what is sent: where it happened, and what."""
+    task = context["ti"]
+    failure = {"kind": "failed", "message": str(context.get("exception") or "the task failed")[:_LONGEST]}
+    return {
+        "dag": task.dag_id,
+        "dag_run": task.run_id,
+        "task": task.task_id,
+        "map_index": task.map_index,
+        "alerts": [dict(each) for each in alerts] or [failure],
+    }
+
+
+def _sent(message: Mapping[str, Any]) -> None:
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from reconcile.references import from_airflow
+
+    try:
+        connection = Connection.get(CONNECTION)
+    except AirflowNotFoundException:
+        return
+    url = from_airflow(connection, "url") or ""
+    if not url.startswith(("http://", "https://")):
+        raise URLError("not an HTTP connection")
+    headers = {"Content-Type": "application/json"}
+    if connection.password:
+        headers["Authorization"] = f"Bearer {connection.password}"
+    with urlopen(Request(url, json.dumps(message).encode(), headers), timeout=_SECONDS):  # noqa: S310
+        return

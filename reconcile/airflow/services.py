@@ -1,0 +1,72 @@
+"""The lab's services as one process, so that corrections are consumed while Airflow runs on the lab's world."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconcile.errors import ReconcileError
+
+if TYPE_CHECKING:
+    from reconcile.lab.folder import Lab
+
+_LOOK_AGAIN = 0.2
+
+
+def run(lab: Lab, going: threading.Event) -> None:
+    """Publish what is committed and consume it, until told to stop; raise ReconcileError if a service fails."""
+    from reconcile.lab.services.copies import SERVICES
+    from reconcile.lab.services.member import Member
+    from reconcile.lab.world import require_running
+
+    require_running(lab)
+    failures: list[BaseException] = []
+
+    def guarded(work: object) -> None:
+        try:
+            work(going)  # type: ignore[operator]
+        except Exception as error:  # noqa: BLE001 - told by the thread that waits
+            failures.append(error)
+            going.clear()
+
+    with lab.alone("services"):
+        members = [Member(lab.bootstrap, service, lab.url(service.name)) for service in SERVICES]
+        works = [*(member.run for member in members), lambda while_: _relay(lab, while_)]
+        threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise ReconcileError(f"the lab's services stopped: {failures[0]}") from failures[0]
+
+
+def main() -> None:
+    """Run the services of the lab in the folder that is named, until SIGTERM or SIGINT."""
+    from reconcile.lab.folder import Lab
+
+    going = threading.Event()
+    going.set()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: going.clear())
+    run(Lab(Path(sys.argv[1])), going)
+
+
+def _relay(lab: Lab, going: threading.Event) -> None:
+    from reconcile.lab.services.database import connect
+    from reconcile.lab.services.relay import Relay, producer
+
+    with closing(connect(lab.url("user"))) as database:
+        relay = Relay(database, producer(lab.bootstrap))
+        while going.is_set():
+            relay.run()
+            time.sleep(_LOOK_AGAIN)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What tasks read of a run between its applications; none of it computes anything on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reconcile.airflow.alerts import alerts, unmet
+from reconcile.airflow.asked import Asked
+from reconcile.airflow.installation import installation
+from reconcile.airflow.review import review
+
+if TYPE_CHECKING:
+    from reconcile.run import Run
+
+
+def failed_gate(asked: Asked) -> list[str]:
+    """Say why a run may not go on: what could not be read, and which expectations failed that stop it."""
+    with installation().run(asked.run_id) as (_, run, _settings):
+        unread = [f"{each['link']} could not be read: {each['message']}" for each in run.json("summary")["unread"]]
+        return [*unread, *(f"an expectation failed: {each}" for each in unmet(run.json("quality")))]
+
+
+def reviewed(asked: Asked) -> dict[str, Any]:
+    """Give what a run's plan comes to."""
+    with installation().run(asked.run_id) as (_, run, _settings):
+        return review(asked, run.json("plan"), run.json("summary"))
+
+
+def verified(asked: Asked) -> dict[str, Any]:
+    """Give what became of a run's corrections."""
+    with installation().run(asked.run_id) as (_, run, _settings):
+        found: dict[str, Any] = run.json("verified")
+        return found
+
+
+def told(asked: Asked) -> dict[str, Any]:
+    """Write a run's report and give its figures, with what people have to be told.
+
+    Raises RefusedError if there is no such run, or it was not audited.
+    """
+    from reconcile import pipeline
+    from reconcile.report.contracts import contract_of
+
+    with installation().run(asked.run_id) as (place, run, settings):
+        summary = run.json("summary")
+        report = pipeline.report(run, place, settings, contract_of(run))
+        known = alerts(summary, _found(run, "quality"), _found(run, "plan"), _found(run, "verified"))
+        links = [
+            {name: each[name] for name in ("link", "settled", "compared", "agreeing", "drifted", "latent", "in_flight")}
+            for each in summary["links"]
+        ]
+        return {
+            "run_id": run.id,
+            "contract": summary["contract"],
+            "verdict": report.verdict,
+            "complete": summary["complete"],
+            "exit_code": summary["exit_code"],
+            "links": links,
+            "repair": _repair(_found(run, "verified")),
+            "alerts": [{"kind": each.kind, "message": each.message} for each in known],
+        }
+
+
+def _repair(verified: dict[str, Any] | None) -> dict[str, Any] | None:
+    if verified is None:
+        return None
+    links = {each["link"]: {"outcomes": each["outcomes"], "left": each["left"]} for each in verified["links"]}
+    return {"exit_code": verified["exit_code"], "links": links}
+
+
+def _found(run: Run, name: str) -> dict[str, Any] | None:
+    if run.find(name) is None:
+        return None
+    found: dict[str, Any] = run.json(name)
+    return found

@@ -1,0 +1,93 @@
+"""What spark-submit needs around it: its settings, and the secrets that the application may not ask Airflow for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from reconcile.airflow.asked import Asked
+from reconcile.airflow.installation import Installation
+from reconcile.references import Reference
+from reconcile.settings import Settings
+
+APPLICATION = str(Path(__file__).parent / "submitted" / "run_stages.py")
+
+_GIVEN = ("spark.master", "spark.app.name", "spark.jars")
+
+
+def arguments(asked: Asked, stages: Sequence[str], place: Installation, *, approved: bool) -> list[str]:
+    """Give the arguments of the application."""
+    given = ["--run", asked.run_id, "--contract", asked.contract, "--stages", ",".join(stages), "--mode", asked.mode]
+    for option, values in (("--consumer", asked.consumers), ("--id", asked.ids)):
+        given += [part for value in values for part in (option, value)]
+    if place.config is not None:
+        given += ["--config", str(place.config)]
+    if place.workspace is not None:
+        given += ["--workspace", place.workspace]
+    return [*given, "--approved"] if approved else given
+
+
+def configuration(settings: Settings, master: str, name: str) -> dict[str, str]:
+    """Give what Spark is started with on a master; secrets are set later, inside of the JVM."""
+    from reconcile.spark import public_configuration
+
+    there = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
+    found = {key: value for key, value in public_configuration(there, name).items() if key not in _GIVEN}
+    found.setdefault("spark.pyspark.driver.python", sys.executable)
+    if master.startswith("local"):
+        found.setdefault("spark.pyspark.python", sys.executable)
+    return found
+
+
+def jars(settings: Settings) -> str:
+    """Give the jars, as spark-submit takes them."""
+    from reconcile import files
+
+    given = [each.strip() for each in settings.spark.conf.get("spark.jars", "").split(",") if each.strip()]
+    return ",".join([*map(str, files.jars("spark")), *given])
+
+
+@contextmanager
+def surroundings(settings: Settings) -> Iterator[None]:
+    """Give child processes our own spark-submit, and the Airflow connections that the settings refer to."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    given = {"PATH": path, **_connections(settings)}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def references(value: Any) -> Iterator[Reference]:
+    """Give every reference to an Airflow connection in settings."""
+    if isinstance(value, Reference):
+        if value.scheme == "airflow":
+            yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from references(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from references(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from references(each)
+
+
+def _connections(settings: Settings) -> dict[str, str]:
+    from airflow.sdk import Connection
+
+    ids = sorted({each.target for each in references(settings)})
+    return {f"AIRFLOW_CONN_{id_.upper()}": Connection.get(id_).as_json() for id_ in ids}

@@ -1,0 +1,153 @@
+"""Requests by Kafka: a record holds one; it is kept in the control store before it counts as read."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from reconcile.errors import RefusedError, UnreachableError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+    from reconcile.control.store import ControlStore
+
+TOPIC = "reconcile.requests"
+AIRFLOW_CONNECTION = "reconcile_requests"
+"""The Kafka connection of Airflow by which requests are read."""
+GROUP = "reconcile-wakeup"
+"""The group of the trigger; those who keep what the records say have one of their own."""
+KEEPERS = "reconcile-requests"
+
+_SECONDS = 20.0
+_LONGEST_ID = 200
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_MODES = ("auto", "digest", "full")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A request as a record holds it."""
+
+    id: str
+    contract: str
+    """The contract's name: its file's, without the ending."""
+    ids: tuple[str, ...] = ()
+    mode: Literal["auto", "digest", "full"] = "auto"
+    apply: bool = False
+
+    def value(self) -> bytes:
+        """Give the value of its record."""
+        said = {"id": self.id, "contract": self.contract, "ids": list(self.ids), "mode": self.mode, "apply": self.apply}
+        return json.dumps(said, ensure_ascii=False).encode()
+
+
+def read(value: bytes | None) -> Wanted:
+    """Read a record's value; raise RefusedError with what is wrong in it."""
+    try:
+        said = json.loads(value or b"")
+    except ValueError:
+        raise RefusedError("it is not JSON") from None
+    if not isinstance(said, dict):
+        raise RefusedError("it is no object")
+    if unknown := sorted(said.keys() - {"id", "contract", "ids", "mode", "apply"}):
+        raise RefusedError(f"it has unknown keys: {', '.join(unknown)[:200]}")
+    id_, contract, ids = said.get("id"), said.get("contract"), said.get("ids", [])
+    mode, apply = said.get("mode", "auto"), said.get("apply", False)
+    if not isinstance(id_, str) or not 0 < len(id_) <= _LONGEST_ID:
+        raise RefusedError(f"its id is no text of 1 to {_LONGEST_ID} characters")
+    if not isinstance(contract, str) or _NAME.fullmatch(contract) is None:
+        raise RefusedError("its contract is no contract's name")
+    if not isinstance(ids, list) or not all(isinstance(each, str) and each for each in ids):
+        raise RefusedError("its ids are no list of texts")
+    if mode not in _MODES:
+        raise RefusedError(f"its mode is none of {', '.join(_MODES)}")
+    if not isinstance(apply, bool):
+        raise RefusedError("its apply is neither true nor false")
+    return Wanted(id_, contract, tuple(ids), mode, apply)
+
+
+def keep(control: ControlStore, wanted: Wanted) -> None:
+    """Queue a request; one that was delivered before stays as it is."""
+    control.request(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply)
+
+
+def send(cluster: Mapping[str, Any], wanted: Wanted, topic: str = TOPIC) -> None:
+    """Send a request's record and wait until the cluster has it; raise UnreachableError if it has not in time."""
+    from confluent_kafka import Producer
+
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    producer = Producer({**cluster, "acks": "all", "message.timeout.ms": int(_SECONDS * 1000), "log_level": 0})
+    producer.produce(topic, wanted.value(), wanted.id.encode(), on_delivery=delivered)
+    if producer.flush(_SECONDS + 5) or failures:
+        raise UnreachableError(f"no record came to {topic}: {'; '.join(failures) or 'the cluster does not answer'}")
+
+
+def drain(cluster: Mapping[str, Any], control: ControlStore, say: Callable[[str], None], topic: str = TOPIC) -> int:
+    """Keep every request that stands in the topic, and only then count its record as read; give how many.
+
+    A record that holds no request is told and passed by: nobody could ever run it.
+    """
+    from reconcile.control.errors import RequestConflictError
+
+    kept = 0
+    for message in _unread(cluster, topic):
+        where = f"{topic}, partition {message.partition()}, offset {message.offset()}"
+        try:
+            keep(control, read(message.value()))
+            kept += 1
+        except RequestConflictError as error:
+            say(f"{where}: {error}")
+        except RefusedError as error:
+            say(f"{where} holds no request: {error}")
+    return kept
+
+
+def _unread(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
+    """Give what the keepers have not read, up to where the topic ends now; each is committed when the next is asked."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    settings = {
+        **cluster, "group.id": KEEPERS, "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0,
+    }  # fmt: skip
+    try:
+        with closing(Consumer(settings)) as consumer:
+            found = consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
+            if found.error is not None:
+                raise UnreachableError(f"the topic {topic} cannot be read: {found.error}")
+            places = [TopicPartition(topic, partition) for partition in found.partitions]
+            ends = {each.partition: consumer.get_watermark_offsets(each, timeout=_SECONDS) for each in places}
+            committed = consumer.committed(places, timeout=_SECONDS)
+            starts = {each.partition: max(each.offset, ends[each.partition][0]) for each in committed}
+            left = {each: ends[each][1] for each in starts if starts[each] < ends[each][1]}
+            consumer.assign([TopicPartition(topic, each, starts[each]) for each in left])
+            deadline = time.monotonic() + _SECONDS
+            while left:
+                message = consumer.poll(0.5)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise UnreachableError(f"{topic} does not give what stands in it; try again")
+                    continue
+                if message.error():
+                    raise UnreachableError(f"{topic} cannot be read: {message.error()}")
+                deadline = time.monotonic() + _SECONDS
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                yield message
+                consumer.commit(offsets=[TopicPartition(topic, partition, offset + 1)], asynchronous=False)
+                if offset + 1 >= left[partition]:
+                    del left[partition]
+                    consumer.incremental_unassign([TopicPartition(topic, partition)])
+    except KafkaException as error:
+        raise UnreachableError(f"{topic} cannot be read: {error.args[0].str()}") from None

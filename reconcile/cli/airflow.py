@@ -1,0 +1,78 @@
+"""`reconcile airflow`: an Airflow on the lab's world, to see a night in its UI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconcile.cli.jobs import say
+from reconcile.cli.lab import DEFAULT_FOLDER
+from reconcile.errors import RefusedError
+
+if TYPE_CHECKING:
+    from reconcile.airflow.standalone import Standalone
+
+_PORT = 18080
+_HOME = Path(".airflow")
+
+_home = click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), default=_HOME, show_default=True, help="Its own folder."
+)
+
+
+@click.group()
+def airflow() -> None:
+    """An Airflow on the lab's world, with everything wired."""
+
+
+@airflow.command()
+@_home
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(DEFAULT_FOLDER),
+    show_default=True,
+    envvar="RECONCILE_LAB",
+    help="The folder of the lab.",
+)
+@click.option("--port", type=click.IntRange(1, 65533), default=_PORT, show_default=True, help="The first of three.")
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
+def up(home: Path, folder: Path, port: int, master: str) -> None:
+    """Bring up the lab if it is not, and a standalone Airflow on it, and start a nightly run.
+
+    The run waits for an approval: Airflow's UI asks for it.
+    """
+    from reconcile.airflow import lab_airflow
+    from reconcile.lab.folder import Lab
+
+    made = _standalone(home, port)
+    lab_airflow.up(Lab(folder), made, say, master)
+    started = made.ask("POST", "/api/v2/dags/nightly/dagRuns", {"logical_date": None})
+    say(f"the run {started['dag_run_id']} of nightly has begun; `reconcile airflow down` ends Airflow")
+    say(f"user admin, password in {home / 'passwords.json'}")
+    click.echo(f"{made.url}/dags/nightly")
+
+
+@airflow.command()
+@_home
+def down(home: Path) -> None:
+    """End Airflow and the services that were started with it; the lab stays up."""
+    from reconcile.airflow import lab_airflow
+
+    lab_airflow.down(_standalone(home, _PORT))
+    say("down")
+
+
+def _standalone(home: Path, port: int) -> Standalone:
+    try:
+        import airflow  # noqa: F401
+        import psutil  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise RefusedError(f"Airflow on the lab needs {error.name}: pip install 'reconcile[airflow,lab]'") from None
+
+    from reconcile.airflow.standalone import Standalone
+
+    return Standalone(home, port)

@@ -1,0 +1,76 @@
+"""`reconcile request`: asks for a run that Airflow does."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconcile.cli import options
+from reconcile.cli.jobs import ids_of, say
+from reconcile.cli.output import print_json
+from reconcile.connections import Cluster
+from reconcile.contract import load_contract
+from reconcile.errors import RefusedError, UnreachableError
+from reconcile.settings import load_settings
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from reconcile.airflow.wakeup import Wanted
+    from reconcile.settings import Settings
+
+
+@click.command()
+@options.contract_file
+@click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
+@click.option("--ids-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="One id in each line.")
+@click.option("--mode", type=click.Choice(["auto", "digest", "full"]), default="auto", show_default=True)
+@click.option("--apply", is_flag=True, help="Also emit corrections, once they are approved.")
+@click.option("--request-id", help="The same id asks once, however often it is sent; left out, one is made.")
+@options.config
+@options.workspace
+@options.as_json
+def request(
+    contract: Path,
+    ids: tuple[str, ...],
+    ids_file: Path | None,
+    mode: Literal["auto", "digest", "full"],
+    apply: bool,
+    request_id: str | None,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Ask Airflow to run CONTRACT: the request is kept in the control store, and a record wakes Airflow up."""
+    from reconcile.airflow.wakeup import TOPIC, Wanted, keep, read
+    from reconcile.control.store import open_control
+
+    cluster = load_contract(contract).topic.cluster
+    settings = load_settings(config, workspace)
+    wanted = Wanted(request_id or str(uuid.uuid4()), contract.stem, ids_of(ids, ids_file) or (), mode, apply)
+    with open_control(settings) as control:
+        keep(control, read(wanted.value()))
+    problem = _sent(settings, cluster, wanted)
+    if as_json:
+        print_json({"request_id": wanted.id, "contract": wanted.contract, "topic": TOPIC, "sent": problem is None})
+    else:
+        click.echo(wanted.id)
+    if problem is not None:
+        say(f"reconcile: {problem}; the request is kept, and Airflow finds it when it next looks")
+
+
+def _sent(settings: Settings, cluster: str, wanted: Wanted) -> str | None:
+    """Send the wake-up; give why it could not be sent."""
+    from reconcile.airflow.wakeup import send
+
+    connection = settings.connection(cluster)
+    if not isinstance(connection, Cluster):
+        raise RefusedError(f"the connection {cluster} is no Kafka cluster")
+    try:
+        send(connection.resolve(), wanted)
+    except UnreachableError as error:
+        return str(error)
+    return None

@@ -1,0 +1,47 @@
+"""Reports of large runs, made by the command line in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from reconcile.domain.cause import Cause
+from tests.unit.report_runs import AT, case, contract_file, finding, made_run
+
+MANY = 100_000
+MEASURED = """
+import sys, time
+from reconcile.cli import cli
+began = time.process_time()
+cli(sys.argv[1:], standalone_mode=False)
+highest = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(time.process_time() - began, highest.split()[1], file=sys.stderr)
+"""
+
+
+def measured(*words: str) -> tuple[float, int]:
+    """Run a command; give its processor time, and the most memory that it held, in kilobytes."""
+    done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=True)
+    seconds, kilobytes = done.stderr.splitlines()[-1].split()
+    return float(seconds), int(kilobytes)
+
+
+def test_a_hundred_thousand_findings_take_seconds_and_little_memory(tmp_path: Path) -> None:
+    """Every rendering within 5 s of processor time and 500 MB; the worst are shown, and the rest is linked."""
+    causes = [each for each in Cause if each != Cause.IN_FLIGHT]
+    findings = (
+        finding(f"{number:08d}", cause=causes[number % len(causes)], since=AT - timedelta(seconds=number))
+        for number in range(MANY)
+    )
+    file = contract_file(tmp_path)
+    cases = (case(f"{number:08d}") for number in range(MANY))
+    _, run = made_run(tmp_path, findings, cases, compared=10_000_000, contract=file)
+    seconds, kilobytes = measured("report", run.id, "--workspace", str(tmp_path))
+    assert seconds < 5
+    assert kilobytes < 500 * 1024
+    text = (Path(run.folder) / "report.html").read_text("utf-8")
+    assert "The worst 500 of 100,000 are shown." in text
+    assert '<a href="findings.csv">All of them as CSV</a>' in text
+    assert MANY + 1 == len((Path(run.folder) / "findings.csv").read_text("utf-8").splitlines())

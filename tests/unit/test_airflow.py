@@ -1,0 +1,178 @@
+"""What the DAGs decide: run ids, approval, alerts, requests, what spark-submit is given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcile.airflow.alerts import alerts, unmet
+from reconcile.airflow.asked import Asked, run_id_of
+from reconcile.airflow.installation import Installation
+from reconcile.airflow.review import not_applied, review
+from reconcile.airflow.submission import arguments, references
+from reconcile.airflow.wakeup import Wanted, read
+from reconcile.connections import Cluster
+from reconcile.errors import RefusedError
+from reconcile.references import Reference
+from reconcile.settings import Settings
+
+FILE = Path("contracts/user-account.yaml")
+AT = datetime(2026, 11, 18, 1, 0, tzinfo=UTC)
+ASKED = Asked(str(FILE), "user-account-1")
+LINK = "user-account/login"
+
+
+def summary(drifted: int = 0, unread: str | None = None) -> dict[str, Any]:
+    """Build the figures of a run."""
+    link = {"link": LINK, "compared": 100, "drifted": drifted, "beyond_tolerance": drifted > 0}
+    return {"links": [link], "unread": [] if unread is None else [{"link": LINK, "message": unread}]}
+
+
+def plan(restate: int = 0, approval: bool = True, refused: list[str] | None = None) -> dict[str, Any]:
+    """Build a plan's data."""
+    link = {
+        "link": LINK, "topic": "user-account", "readers": ["billing"], "approval": approval, "warnings": [],
+        "counts": {"restate": restate, "tombstone": 0, "advice": 1}, "refused": refused or [],
+        "items": [{"action": "restate", "cause": "skipped"}] * restate,
+    }  # fmt: skip
+    return {"run_id": "r", "contract": "user-account", "refused": [], "links": [link]}
+
+
+def verified(left: int = 0, **outcomes: int) -> dict[str, Any]:
+    """Build what became of corrections."""
+    return {"links": [{"link": LINK, "outcomes": outcomes, "left": left, "beyond_tolerance": left > 0}]}
+
+
+def test_an_attempt_continues_its_run() -> None:
+    """The same run of a DAG gives the same run."""
+    assert run_id_of(FILE, "nightly", "scheduled__1", AT) == run_id_of(FILE, "nightly", "scheduled__1", AT)
+
+
+def test_another_night_is_another_run() -> None:
+    """Runs of a DAG that begin in the same second are told apart."""
+    assert run_id_of(FILE, "nightly", "manual__1", AT) != run_id_of(FILE, "nightly", "manual__2", AT)
+
+
+def test_any_file_name_gives_a_run_id() -> None:
+    """A contract's file may bear any name."""
+    assert run_id_of(Path("ä b/..x ü.yaml"), "nightly", "1", AT).startswith("x-20261118T010000Z-")
+
+
+def test_what_is_asked_comes_through_a_task() -> None:
+    """What is asked for is the same after it was handed on."""
+    wanted = replace(ASKED, ids=("a",), consumers=("login",), max_corrections=3)
+    assert wanted.data() == Asked.of(wanted.data()).data()
+
+
+def test_a_person_is_asked_where_the_contract_wants_it() -> None:
+    """There are corrections, and their link needs approval."""
+    assert review(ASKED, plan(2), summary(2))["needs_approval"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        (ASKED, plan(0)),
+        (ASKED, plan(2, approval=False)),
+        (ASKED, plan(2, refused=["more than the cap"])),
+        (replace(ASKED, apply=False), plan(2)),
+        (replace(ASKED, max_corrections=1), plan(2)),
+        (replace(ASKED, max_ratio=0.01), plan(2)),
+    ],
+)
+def test_nobody_is_asked_in_vain(asked: Asked, made: dict[str, Any]) -> None:
+    """Nobody is asked where nothing is to be approved, or nothing would be applied."""
+    assert not review(asked, made, summary(2))["needs_approval"]
+
+
+@pytest.mark.parametrize("decision", [None, {}, {"chosen_options": ["Reject"]}, {"chosen_options": []}])
+def test_nothing_is_applied_without_a_yes(decision: dict[str, Any] | None) -> None:
+    """Anything but an explicit yes is a no."""
+    assert "the corrections were not approved" == not_applied(review(ASKED, plan(2), summary(2)), decision)
+
+
+def test_a_yes_is_enough() -> None:
+    """What was approved is applied."""
+    assert not_applied(review(ASKED, plan(2), summary(2)), {"chosen_options": ["Approve"]}) is None
+
+
+def test_a_yes_does_not_lift_a_refusal() -> None:
+    """A plan that is refused is not applied, whatever somebody answered."""
+    reviewed = review(ASKED, plan(2, refused=["more than the cap"]), summary(2))
+    assert "refused" in str(not_applied(reviewed, {"chosen_options": ["Approve"]}))
+
+
+def test_agreement_alerts_nobody() -> None:
+    """There is nothing to tell of a run that found nothing."""
+    assert [] == alerts(summary(), {"results": []}, plan(), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("drift", alerts(summary(3), None, plan(), None)),
+        ("incomplete", alerts(summary(unread="it does not answer"), None, None, None)),
+        ("plan", alerts(summary(), None, plan(refused=["caps"]), None)),
+        ("repair", alerts(summary(3), None, plan(3), verified(converged=2, refused=1))),
+        ("drift", alerts(summary(3), None, plan(3), verified(left=1, converged=2))),
+    ],
+)
+def test_what_people_are_told(kind: str, told: list[Any]) -> None:
+    """Drift, incomplete runs, refused plans and failed repairs are each told once."""
+    assert [kind] == [each.kind for each in told]
+
+
+def test_drift_does_not_close_the_gate() -> None:
+    """That copies differ is what repair is for; that data cannot be trusted stops it."""
+    said = {"link": LINK, "expectation": "expect_x", "columns": ["c"], "stops": True}
+    quality = {"success": False, "results": [{**said, "suite": "findings"}, {**said, "suite": "source"}]}
+    assert [f"{LINK}: expect_x of c"] == unmet(quality)
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    """A record holds all that was asked for."""
+    wanted = Wanted("r-1", "user-account", ("a", "ü"), "full", apply=True)
+    assert wanted == read(wanted.value())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, b"", b"no", b"[]", b"{}", b'{"id": "1"}', b'{"id": "1", "contract": "../../etc/passwd"}',
+        b'{"id": "1", "contract": "a", "ids": "b"}', b'{"id": "1", "contract": "a", "apply": "yes"}',
+        b'{"id": "1", "contract": "a", "mode": "fast"}', b'{"id": "1", "contract": "a", "yes": true}', b"\xff",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused(value: bytes | None) -> None:
+    """Anybody who can write to the topic may have written anything."""
+    with pytest.raises(RefusedError):
+        read(value)
+
+
+def test_only_a_contract_of_the_folder_is_taken(tmp_path: Path) -> None:
+    """A name leads to a file of the folder or nowhere."""
+    (tmp_path / "user-account.yaml").touch()
+    with pytest.raises(RefusedError, match='did you mean "user-account"'):
+        Installation(None, None, tmp_path).contract_file("user-acount")
+
+
+def test_the_application_is_told_all() -> None:
+    """Stages, ids, consumers, the settings and the approval reach the application."""
+    asked = replace(ASKED, ids=("a", "b"), consumers=("login",))
+    place = Installation(Path("r.yaml"), "runs", Path())
+    expected = (
+        "--run user-account-1 --contract contracts/user-account.yaml --stages apply,verify --mode auto"
+        " --consumer login --id a --id b --config r.yaml --workspace runs --approved"
+    )
+    assert expected == " ".join(arguments(asked, ("apply", "verify"), place, approved=True))
+
+
+def test_references_to_airflow_are_found() -> None:
+    """The connections that settings refer to are those that an application is given."""
+    kept = Reference("airflow", "kafka_main", "bootstrap")
+    settings = Settings(connections={"main": Cluster(bootstrap=kept)})
+    assert [kept] == list(references(settings))

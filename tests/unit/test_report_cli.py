@@ -1,0 +1,130 @@
+"""`reconcile report`, `reconcile history` and `reconcile web`."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconcile.cli import cli
+from reconcile.cli.web import is_loopback
+from reconcile.domain.finding import Finding
+from reconcile.errors import RefusedError
+from tests.unit.report_runs import contract_file, finding, made_run
+
+
+def world(folder: Path, *findings: Finding) -> Path:
+    """Make a workspace with a run; give the contract's file."""
+    file = contract_file(folder)
+    made_run(folder / "runs", findings, contract=file)
+    return file
+
+
+def reconcile(folder: Path, *words: str) -> Result:
+    """Run a command on it."""
+    return CliRunner().invoke(cli, [*words, "--workspace", str(folder / "runs")], catch_exceptions=False)
+
+
+def test_report_shows_the_verdict_and_names_the_file(tmp_path: Path) -> None:
+    """Data on stdout, words on stderr."""
+    world(tmp_path, finding())
+    done = reconcile(tmp_path, "report", "r1")
+    assert 0 == done.exit_code
+    assert done.stdout.startswith("The copy has drifted: 1 of 1,000 aggregates differ\n")
+    assert f"written to {tmp_path}/runs/r1/report.html\n" == done.stderr
+
+
+def test_report_as_json_names_its_artifacts(tmp_path: Path) -> None:
+    """One object, with the path of each rendering."""
+    world(tmp_path, finding())
+    data = json.loads(reconcile(tmp_path, "report", "--run", "r1", "--json").stdout)
+    assert (1, "r1", "drift") == (data["schema_version"], data["run_id"], data["level"])
+    assert {"html", "csv", "json", "prometheus"} == set(data["artifacts"])
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"),
+    [
+        ("html", "<!doctype html>"),
+        ("csv", "link,aggregate_id,"),
+        ("json", '{"schema_version": 1,'),
+        ("prometheus", "# HELP"),
+    ],
+)
+def test_one_format_goes_to_stdout_and_leaves_the_run_alone(tmp_path: Path, form: str, begins: str) -> None:
+    """So that it can be piped."""
+    world(tmp_path, finding())
+    assert reconcile(tmp_path, "report", "r1", "--format", form).stdout.startswith(begins)
+    assert [] == [each for each in (tmp_path / "runs" / "r1").iterdir() if each.is_file()]
+
+
+def test_one_format_goes_to_a_file(tmp_path: Path) -> None:
+    """Anywhere."""
+    world(tmp_path, finding())
+    reconcile(tmp_path, "report", "r1", "--format", "csv", "--output", str(tmp_path / "x.csv"))
+    assert 2 == len((tmp_path / "x.csv").read_text("utf-8").splitlines())
+
+
+@pytest.mark.parametrize("words", [["report"], ["report", "r1", "--run", "r1"], ["report", "r1", "--output", "x"]])
+def test_what_is_asked_for_twice_or_not_at_all_is_refused(tmp_path: Path, words: list[str]) -> None:
+    """With how to use it."""
+    assert "Usage:" in CliRunner().invoke(cli, words).stderr
+
+
+def test_history_shows_runs_and_a_sparkline(tmp_path: Path) -> None:
+    """Newest first, beneath the line of all."""
+    file = world(tmp_path, finding())
+    lines = reconcile(tmp_path, "history", str(file)).stdout.splitlines()
+    assert "user-account/login  █" == lines[0]
+    assert ["r1", "2026-03-01", "12:00", "1,000", "1", "-", "-", "-", "-"] == lines[4].split()
+
+
+def test_history_is_also_one_html_file(tmp_path: Path) -> None:
+    """Which stands alone as the report does."""
+    file = world(tmp_path, finding())
+    reconcile(tmp_path, "history", str(file), "--html", str(tmp_path / "h.html"))
+    text = (tmp_path / "h.html").read_text("utf-8")
+    assert "Content-Security-Policy" in text
+    assert "user-account/login" in text
+
+
+def test_history_as_json(tmp_path: Path) -> None:
+    """One object."""
+    file = world(tmp_path, finding())
+    data = json.loads(reconcile(tmp_path, "history", str(file), "--json").stdout)
+    assert [["r1"]] == [[point["run_id"] for point in link["points"]] for link in data["links"]]
+
+
+def test_a_history_of_nothing_is_told(tmp_path: Path) -> None:
+    """In words, and no table."""
+    done = reconcile(tmp_path, "history", str(contract_file(tmp_path)))
+    assert ("", "no run of user-account is known\n") == (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_needs_no_token(host: str) -> None:
+    """Only this machine reaches it."""
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org"])  # noqa: S104
+def test_elsewhere_needs_a_token(tmp_path: Path, host: str) -> None:
+    """Who binds to others has to say what they must know."""
+    with pytest.raises(RefusedError, match="can be reached by others"):
+        reconcile(tmp_path, "web", "--host", host)
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """With what to do, and not with the exit code of drift."""
+    with socket.create_server(("127.0.0.1", 19481)), pytest.raises(RefusedError, match="choose another --port"):
+        reconcile(tmp_path, "web", "--port", "19481")
+
+
+def test_a_token_is_a_reference(tmp_path: Path) -> None:
+    """A secret on a command line is everybody's, and is not said again."""
+    with pytest.raises(RefusedError) as refused:
+        reconcile(tmp_path, "web", "--token", "s3cret")
+    assert "s3cret" not in str(refused.value)

@@ -1,0 +1,97 @@
+"""The pictures of reports."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from xml.etree import ElementTree
+
+import pytest
+
+from reconcile.report.charts import bars_picture, fields_picture, heat_picture, trend_picture
+from reconcile.report.flow import flow_picture
+from reconcile.report.lanes import MOST, lanes_picture
+from reconcile.report.model import Count, FieldCount, Flow, Heat, HeatRow, Trend, TrendPoint
+from reconcile.report.picture import Dot, Label, Picture
+from reconcile.report.story import Story, story
+from tests.unit.report_runs import AT, FIELDS, LINK, TOPIC, case
+
+POINTS = tuple(TrendPoint(f"r{each}", AT + timedelta(days=each), each != 1, 100, each * 7) for each in range(4))
+HEAT = Heat(tuple(map(str, range(12))), (HeatRow("skipped", (5, *[0] * 11)),), 0)
+PICTURES = [
+    flow_picture([Flow("source_to_log", "never_published", 1), Flow(None, "expired", 100_000)]),
+    flow_picture([]),
+    trend_picture(Trend(LINK, POINTS)),
+    trend_picture(Trend(LINK, POINTS[:1])),
+    trend_picture(Trend(LINK, ())),
+    bars_picture("Ages", [Count("under a minute", 0)]),
+    fields_picture([FieldCount(LINK, "email", 1), FieldCount("user-account/billing", "a" * 90, 2)]),
+    heat_picture(HEAT),
+    heat_picture(Heat((), (), 0)),
+]
+
+
+def told(**changes: object) -> Story:
+    """Give a story."""
+    return story(LINK, TOPIC, {**case("u1"), **changes}, FIELDS, None)
+
+
+def texts(picture: Picture) -> list[str]:
+    """Give the texts that a picture shows."""
+    return [each.text for each in picture.shapes if isinstance(each, Label)]
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_pictures_are_well_formed_and_named(picture: Picture) -> None:
+    """Those who cannot see them are told what they say."""
+    root = ElementTree.fromstring(picture.svg())  # noqa: S314 - our own
+    assert ("img", True) == (root.get("role"), bool(root.get("aria-label")))
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_all_that_is_drawn_stands_in_the_picture(picture: Picture) -> None:
+    """Nothing is cut off."""
+    for each in picture.shapes:
+        if isinstance(each, Dot | Label):
+            assert 0 <= each.x <= picture.width
+            assert 0 <= each.y <= picture.height
+
+
+def test_text_in_pictures_is_escaped() -> None:
+    """Names of causes and consumers come from elsewhere."""
+    picture = bars_picture("</svg><script>", [Count("<script>alert(1)</script>", 3)])
+    assert "<script>" not in picture.svg()
+
+
+def test_the_lanes_show_what_the_copy_took_and_what_lies_aside() -> None:
+    """Source versions, the records' offsets, what was taken, and what lies in retry."""
+    shown = texts(lanes_picture(told()))
+    assert ["source", "log, partition 1", "copy", "retry"] == shown[:4]
+    assert {"v1", "v2", "v3", "@15", "@16", "@17", "took @15", "took @16", "lies there"} <= set(shown)
+
+
+def test_a_side_without_a_row_is_shown_as_that() -> None:
+    """A missing copy is no version."""
+    assert "no row" in texts(lanes_picture(told(copy=None)))
+
+
+def test_each_partition_has_a_lane() -> None:
+    """A misrouted aggregate stands in two."""
+    events = case("u1")["events"]
+    moved = [*events[:2], {**events[2], "partition": 11}]
+    shown = texts(lanes_picture(told(events=moved)))
+    assert ["log, partition 1", "log, partition 11"] == [each for each in shown if each.startswith("log")]
+
+
+def test_a_long_story_shows_its_newest_moments() -> None:
+    """And says how many it leaves out."""
+    first = case("u1")["events"][0]
+    events = [{**first, "offset": each, "timestamp": first["timestamp"] + each * 1000} for each in range(40)]
+    shown = texts(lanes_picture(told(events=events, events_total=60, parked=[], ledger=[])))
+    assert f"{40 - MOST + 20} older not shown" in shown
+    assert "@39" in shown
+
+
+def test_a_story_without_a_moment_is_drawn() -> None:
+    """A phantom has no events."""
+    picture = lanes_picture(told(events=None, parked=None, ledger=None, source=None, events_total=0))
+    assert "no event of it is known" == picture.about

@@ -1,0 +1,99 @@
+"""What reports say of plans, and of what became of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reconcile.domain.correction import Action, Item
+from reconcile.domain.plan import LinkPlan, Plan, to_data
+from reconcile.manifest import Inputs
+from reconcile.report.model import Count, Repair, Report
+from reconcile.report.result import report_of
+from reconcile.run import Run
+from reconcile.settings import Settings
+from reconcile.workspace import Workspace
+from tests.unit.report_runs import LINK, finding, made_run
+
+INPUTS = Inputs(contract="0" * 64)
+
+
+def planned(folder: Path) -> tuple[Workspace, Run]:
+    """Give a run with a plan of two lines."""
+    place, run = made_run(folder, [finding("u1"), finding("u2")])
+    items = (
+        Item(
+            LINK, "u1", Action.RESTATE, "skipped", "says the source's state again", "user-account", (4,), 3, "x", "c1"
+        ),
+        Item(LINK, "u2", Action.ADVICE, "stashed", "release the stash first"),
+    )
+    link = LinkPlan(
+        LINK, "login", "login-service", "user-account", "t", 12, ("crc32",), {0: 1}, ("billing-service",), True,
+        items=items,
+    )  # fmt: skip
+    plan = Plan("r1", "user-account", "0" * 64, {}, (link,))
+    run.publish_json("plan", to_data(plan), INPUTS, stage="plan")
+    return place, run
+
+
+def published(run: Run, name: str, **link: Any) -> None:
+    """Publish what became of it."""
+    run.publish_json(
+        name, {"links": [{"link": LINK, **link}]}, INPUTS, stage="apply" if name == "applied" else "verify"
+    )
+
+
+def told(place: Workspace, run: Run) -> Report:
+    """Give the report."""
+    return report_of(run, place, Settings(workspace=place.root))
+
+
+def test_without_a_plan_nothing_is_said_of_repair(tmp_path: Path) -> None:
+    """None, and not a plan of nothing."""
+    place, run = made_run(tmp_path, [finding()])
+    assert told(place, run).repair is None
+
+
+def test_a_plan_is_told_as_what_repair_would_do(tmp_path: Path) -> None:
+    """By action, with who else reads the topic and why the rest is left."""
+    repair = told(*planned(tmp_path)).repair
+    assert repair is not None
+    link = repair.links[0]
+    assert (False, False) == (repair.applied, repair.verified)
+    assert (Count("restate", 1), Count("advice", 1)) == link.actions
+    assert (("billing-service",), (Count("release the stash first", 1),), ()) == (link.readers, link.left, link.states)
+
+
+def test_a_finding_says_what_is_done_about_it(tmp_path: Path) -> None:
+    """With the place that the record goes to."""
+    shown = {each.finding["aggregate_id"]: each.repair for each in told(*planned(tmp_path)).shown}
+    assert Repair("restate", "says the source's state again", "user-account", (4,)) == shown["u1"]
+    assert Repair("advice", "release the stash first", None, ()) == shown["u2"]
+
+
+def test_what_was_emitted_is_told(tmp_path: Path) -> None:
+    """As long as nobody has looked at what became of it."""
+    place, run = planned(tmp_path)
+    published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
+    repair = told(place, run).repair
+    assert repair is not None
+    assert (True, (Count("emitted", 1),)) == (repair.applied, repair.links[0].states)
+
+
+def test_what_was_dropped_says_why(tmp_path: Path) -> None:
+    """The source had moved on, for one."""
+    place, run = planned(tmp_path)
+    published(run, "applied", emitted=[], dropped=[{"correction_id": "c1", "reason": "moved on"}])
+    shown = {each.finding["aggregate_id"]: each.repair for each in told(place, run).shown}
+    assert shown["u1"] is not None
+    assert ("dropped", "moved on") == (shown["u1"].state, shown["u1"].why)
+
+
+def test_the_verification_has_the_last_word(tmp_path: Path) -> None:
+    """What was emitted is converged now."""
+    place, run = planned(tmp_path)
+    published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
+    published(run, "verified", corrections=[{"correction_id": "c1", "outcome": "converged", "reason": None}])
+    repair = told(place, run).repair
+    assert repair is not None
+    assert (True, (Count("converged", 1),)) == (repair.verified, repair.links[0].states)
