@@ -72,7 +72,7 @@ def application(
     settings = _as_submitted(load_settings(config, workspace))
     with (
         open_control(settings) as control,
-        _alone(control, contract.aggregate, run_id, patience) as held,
+        alone(control, contract.aggregate, run_id, patience) as held,
         session(settings, f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
@@ -103,22 +103,8 @@ def perform(job: Job, stages: Sequence[str], held: HeldLease, *, approved: bool)
             {"gather": pipeline.gather, "audit": pipeline.audit, "plan": pipeline.plan}[stage](job)
 
 
-def main() -> None:
-    """Run the application and exit with its code."""
-    from reconcile.control.errors import LeaseHeldError, LeaseLostError
-
-    try:
-        application.main(standalone_mode=False)
-    except (UnreachableError, LeaseHeldError, LeaseLostError) as error:
-        _say(f"reconcile: {error}")
-        sys.exit(TRY_LATER)
-    except (ReconcileError, click.ClickException) as error:
-        _say(f"reconcile: {error}")
-        sys.exit(REFUSED)
-
-
 @contextmanager
-def _alone(control: ControlStore, contract: str, run_id: str, patience: float) -> Iterator[HeldLease]:
+def alone(control: ControlStore, contract: str, run_id: str, patience: float) -> Iterator[HeldLease]:
     """Hold the contract, waiting for another run of it, or for an attempt of ours whose task was killed."""
     from reconcile.control.errors import LeaseHeldError
 
@@ -138,6 +124,20 @@ def _alone(control: ControlStore, contract: str, run_id: str, patience: float) -
                     told = True
             time.sleep(_LOOK_AGAIN)
         yield held
+
+
+def main() -> None:
+    """Run the application and exit with its code."""
+    from reconcile.control.errors import LeaseHeldError, LeaseLostError
+
+    try:
+        application.main(standalone_mode=False)
+    except (UnreachableError, LeaseHeldError, LeaseLostError) as error:
+        _say(f"reconcile: {error}")
+        sys.exit(TRY_LATER)
+    except (ReconcileError, click.ClickException) as error:
+        _say(f"reconcile: {error}")
+        sys.exit(REFUSED)
 
 
 def _as_submitted(settings: Settings) -> Settings:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,15 +76,7 @@ def provide_topic(lab: Lab) -> None:
 
 def start_services(lab: Lab, airflow: Standalone) -> None:
     """Let the lab's services consume until Airflow goes down."""
-    with (airflow.home / "services.log").open("ab") as log:
-        subprocess.Popen(
-            [sys.executable, "-m", "reconcile.airflow.services", str(lab.root.resolve())],
-            env=airflow.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    airflow.spawn(airflow.home / "services.log", "-m", "reconcile.airflow.services", str(lab.root.resolve()))
 
 
 def _runs(lab: Lab) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ USER = "admin"
 _TO_START, _TO_STOP = 240.0, 90.0
 _PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 _PLUGIN = 'from reconcile.airflow.plugin import ReconcilePlugin\n\n__all__ = ["ReconcilePlugin"]\n'
+_DETACH = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
 _MARK = "RECONCILE_AIRFLOW_HOME"
 
 
@@ -66,6 +69,7 @@ class Standalone:
             "AIRFLOW__CORE__DAGS_FOLDER": str(committed("dags")),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.home.resolve() / "plugins"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__FERNET_KEY_CMD": f"cat {shlex.quote(str(self.home.resolve() / 'fernet.key'))}",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
@@ -89,6 +93,9 @@ class Standalone:
         if not (self.home / "passwords.json").exists():
             made = json.dumps({USER: secrets.token_urlsafe(12)})
             write_atomically(self.home / "passwords.json", made, mode=0o600)
+        if not (self.home / "fernet.key").exists():  # connections are encrypted with it
+            made = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode("ascii")
+            write_atomically(self.home / "fernet.key", made, mode=0o600)
         done = subprocess.run(
             [sys.executable, "-m", "reconcile.airflow.provide"],
             input=json.dumps(wanted),
@@ -104,21 +111,25 @@ class Standalone:
         """Start all its parts and wait until each is healthy; raise UnreachableError, and end them, if they are not."""
         for offset, what in enumerate(("Airflow", "Airflow's log server", "Airflow's trigger log server")):
             process.refuse_taken(self.port + offset, what, "--port")
-        with self.log.open("ab") as log:
-            subprocess.Popen(
-                [sys.executable, "-m", "airflow", "standalone"],
-                env=self.environment(),
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self.spawn(self.log, "-m", "airflow", "standalone")
         try:
             process.wait_until(self.healthy, "Airflow is not healthy", _TO_START, self.log)
         except BaseException:
             self.stop()
             raise
+
+    def spawn(self, log: Path, *arguments: str) -> None:
+        """Start a Python program that outlives us, in the environment of this Airflow, which ends with it."""
+        with log.open("ab") as said:
+            subprocess.run(
+                [sys.executable, "-c", _DETACH, sys.executable, *arguments],
+                env=self.environment(),
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                check=True,
+            )
 
     def healthy(self) -> bool:
         """Tell whether all parts say that they are."""

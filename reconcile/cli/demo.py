@@ -21,7 +21,7 @@ CONTRACTS = ("user-account", "user-balance", "user-activity")
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave the world up to look around in.")
 def demo(keep: bool) -> None:
-    """Bring a world up, plant every fault, audit it, hold that against the truth, take it down."""
+    """Bring a world up, plant every fault, audit it, hold that against the truth, repair it, take it down."""
     from reconcile.lab import world
     from reconcile.lab.demo import FOLDER, damaged_world
     from reconcile.lab.folder import Lab
@@ -59,6 +59,36 @@ def _audit(lab: Lab) -> None:
             findings += stored.findings(job.run)
         _show_verdicts(planted, findings)
         _tell(jobs[0], next(row["aggregate_id"] for row in planted if row["fault"] == "zoey-race"))
+        for job in jobs:
+            _repair(lab, job)
+
+
+def _repair(lab: Lab, job: Job) -> None:
+    """Plan, emit, let the services consume, verify; then look once more, and show that only what was told is left."""
+    from dataclasses import replace
+
+    from reconcile import pipeline
+    from reconcile.cli.repair import show_plan, show_verified
+    from reconcile.domain.correction import Action
+    from reconcile.lab.demo import consume
+    from reconcile.report import stored
+
+    made = pipeline.plan(job)
+    show_plan(made, limit=8)
+    if made.reasons:
+        return
+    pipeline.apply(job, approved=True)
+    consume(lab)
+    show_verified(pipeline.verify(job))
+    again = replace(job, run=job.workspace.run(f"{job.run.id}-again"))
+    pipeline.gather(again)
+    pipeline.audit(again)
+    told = {
+        item.aggregate_id for link in made.links for item in link.items if item.action in (Action.ADVICE, Action.LEFT)
+    }
+    left = {each["aggregate_id"] for each in stored.findings(again.run)}
+    out = console()
+    out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected\n")
 
 
 @contextmanager

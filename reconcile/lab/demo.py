@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from reconcile.lab import faults, seed, truth, world
+from reconcile.lab.faults.stage import Stage
 from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.services.copies import SERVICES
 
 FOLDER = Path(".lab-demo") / "world"
 # Beside the lab's own, so that a demo and a lab can run side by side.
@@ -27,3 +31,11 @@ def damaged_world(say: Callable[[str], None]) -> Lab:
     planted = faults.plant(lab, faults.FAULTS, count=3, say=say)
     say(f"{planted} aggregates now differ, or will; {len(truth.read(lab.truth))} lines of truth")
     return lab
+
+
+def consume(lab: Lab) -> None:
+    """Let the services consume what is there, as they do all day."""
+    with lab.alone("consume"), ExitStack() as stack:
+        stage = Stage(lab, random.Random(SEED), stack)  # noqa: S311
+        for service in SERVICES:
+            stage.consume(service)

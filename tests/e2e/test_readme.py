@@ -27,7 +27,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command line as a newcomer would, with the virtual environment active."""
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
 
 
