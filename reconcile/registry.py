@@ -53,6 +53,15 @@ def audited(job: Job, told: dict[str, Any]) -> dict[str, Any]:
     return over_time
 
 
+def verified(job: Job, told: dict[str, Any], exit_code: int) -> None:
+    """Write down how a run ended that was repaired."""
+    with control_of(job.settings) as control:
+        if control is not None:
+            figures = [link_figures(each) for each in told["links"]]
+            control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
+            control.end_run(job.run.id, "verify", complete=told["complete"], exit_code=exit_code, links=figures)
+
+
 def _sightings(job: Job, link: str) -> Iterator[Sighting]:
     for each in stored.findings(job.run, links=[link], spark=job.spark):
         if each["aggregate_id"] is not None and each["status"] != Status.IN_FLIGHT:
