@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from reconcile.connections import AnyConnection, Connection, ControlStore
-from reconcile.contract_terms import Text
+from reconcile.contract_terms import Duration, Text
 from reconcile.errors import InvalidFileError, Problem, ReconcileError
 from reconcile.references import Given, reference
 from reconcile.validation import Model, require_consistent, suggestion, validated
@@ -41,6 +41,13 @@ class Spark(Model):
     """Settings for Spark, as it names them."""
 
 
+class LogHistory(Model):
+    """How long the histories of topics are kept."""
+
+    keep: Duration | None = None
+    """Records that are older are given up, a reading at a time; left out, all are kept."""
+
+
 class Settings(Model):
     """What an installation sets once for all contracts."""
 
@@ -52,6 +59,8 @@ class Settings(Model):
     """What contracts connect to, by name."""
     spark: Spark = Spark()
     """How Spark runs."""
+    history: LogHistory = LogHistory()
+    """How long the histories of topics are kept."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:

@@ -169,7 +169,10 @@ def log_history(job: Job, fence: Fence) -> History:
     """Bring the topic's history up to where the fence says that the log is evidence."""
     ends = {place.partition: place.log_end for place in fence.topic.partitions}
     job.say(f"reading {fence.topic.name} up to its ends")
-    return extend(job.spark, job.contract.topic, cluster_connection(job), ends, job.workspace.histories, avro=avro(job))
+    topic, store = job.contract.topic, job.workspace.histories
+    history = extend(job.spark, topic, cluster_connection(job), ends, store, avro=avro(job))
+    keep = job.settings.history.keep
+    return history if keep is None else history.prune(fence.opened_at - keep)
 
 
 def kept_history(job: Job) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -333,3 +334,10 @@ def test_any_structure_is_read_or_refused(tmp_path_factory: pytest.TempPathFacto
     except InvalidFileError as error:
         message = str(error)
     assert SECRET not in message
+
+
+def test_how_long_histories_are_kept(tmp_path: Path) -> None:
+    """A duration, or nothing at all."""
+    (tmp_path / "kept.yaml").write_text("history: {keep: 90d}\n")
+    assert timedelta(days=90) == load_settings(tmp_path / "kept.yaml").history.keep
+    assert load_settings(environ={}).history.keep is None
