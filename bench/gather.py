@@ -149,7 +149,7 @@ def measure(spark: Any, lab: Lab, ours: PostgresRows, theirs: PostgresRows) -> N
     fetching, ids = timed(lambda: fetched(found))
     with tempfile.TemporaryDirectory() as folder:
         writing, _ = timed(lambda: snapshots(folder))
-    driver = spark.sparkContext._gateway.java_process.pid
+    driver = spark._jvm.java.lang.ProcessHandle.current().pid()
     report = {
         "rows a side": f"{found.source_rows:,}",
         "differing ids": f"{ids:,} in {len(found.buckets):,} of {found.count:,} buckets",

@@ -183,8 +183,16 @@ def _write_settings(lab: Lab) -> None:
         "workspace": "runs",
         "control_store": references.pop("control"),
         "connections": {**references, "main": {"bootstrap": lab.bootstrap}},
+        "spark": {"conf": SPARK_OF_SMALL_WORLDS},
     }
     write_atomically(config, _WRITTEN_BY_US + _as_yaml(settings))
+
+
+# A run on a small world is over before a thorough compiler has earned what it costs: it halves the work of a run.
+SPARK_OF_SMALL_WORLDS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "4",
+}
 
 
 def _provide_databases(lab: Lab) -> None:

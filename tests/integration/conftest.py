@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reconcile.lab.world import SPARK_OF_SMALL_WORLDS
 from reconcile.settings import Settings, Spark
 from reconcile.spark import session
 
@@ -17,6 +18,6 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark for all tests, with few partitions because their data are small."""
-    settings = Settings(spark=Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "4"}))
+    settings = Settings(spark=Spark(master="local[2]", conf=SPARK_OF_SMALL_WORLDS))
     with session(settings, "tests") as started:
         yield started
