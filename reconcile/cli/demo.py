@@ -23,7 +23,7 @@ CONTRACTS = ("user-account", "user-balance", "user-activity")
 def demo(keep: bool) -> None:
     """Bring a world up, plant every fault, audit it, hold that against the truth, repair it, take it down."""
     from reconcile.lab import world
-    from reconcile.lab.demo import FOLDER, damaged_world
+    from reconcile.lab.demo import FOLDER, RUNS, damaged_world, end
     from reconcile.lab.folder import Lab
 
     lab = Lab(FOLDER)
@@ -35,11 +35,11 @@ def demo(keep: bool) -> None:
         raise
     if keep:
         say(
-            f"the world stays up: `reconcile lab status --dir {FOLDER}` shows it,"
+            f"the world stays up, with its runs in {RUNS}: `reconcile lab status --dir {FOLDER}` shows it,"
             f" `reconcile lab down --wipe --dir {FOLDER}` ends it"
         )
     else:
-        world.down(lab, wipe=True)
+        end()
         say("down, and the world is gone")
 
 
@@ -97,11 +97,12 @@ def _jobs(lab: Lab) -> Iterator[list[Job]]:
     from reconcile.files import committed
     from reconcile.job import Job
     from reconcile.lab import world
+    from reconcile.lab.demo import RUNS
     from reconcile.settings import load_settings
     from reconcile.spark import session
     from reconcile.workspace import Workspace
 
-    settings = load_settings(world.settings_file(lab), str(lab.root / "runs"))
+    settings = load_settings(world.settings_file(lab), str(RUNS))
     with session(settings, "reconcile demo") as spark:
         place = Workspace(settings.workspace, spark)
         files = [committed("contracts", f"{name}.yaml") for name in CONTRACTS]

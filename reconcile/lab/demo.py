@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.services.copies import SERVICES
 
 FOLDER = Path(".lab-demo") / "world"
+RUNS = FOLDER.parent / "runs"
 # Beside the lab's own, so that a demo and a lab can run side by side.
 PORTS = Ports(postgres=15442, kafka=19192, controller=19193)
 AGGREGATES = 10_000
@@ -21,8 +23,8 @@ SEED = 2026
 
 def damaged_world(say: Callable[[str], None]) -> Lab:
     """Bring up a new world with every fault planted."""
+    end()
     lab = Lab(FOLDER)
-    world.down(lab, wipe=True)
     world.up(lab, PORTS, say)
     say(f"seeding {AGGREGATES:,} aggregates")
     seeded = seed.seed(lab, AGGREGATES, SEED)
@@ -31,6 +33,12 @@ def damaged_world(say: Callable[[str], None]) -> Lab:
     planted = faults.plant(lab, faults.FAULTS, count=3, say=say)
     say(f"{planted} aggregates now differ, or will; {len(truth.read(lab.truth))} lines of truth")
     return lab
+
+
+def end() -> None:
+    """Take the world down and leave nothing of it, and nothing of its runs."""
+    world.down(Lab(FOLDER), wipe=True)
+    shutil.rmtree(RUNS, ignore_errors=True)
 
 
 def consume(lab: Lab) -> None:

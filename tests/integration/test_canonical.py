@@ -68,7 +68,8 @@ class World:
         fields = [f"({text})" for text in side.fields]
         columns = ", ".join([*side.id, *([side.version] if side.version else []), *fields])
         with self.connection.cursor() as cursor:
-            cursor.execute(f"select {columns} from {side.table or f'({side.query}) as q'} limit 0")
+            table = side.table or f"(\n{side.query}\n) as q"
+            cursor.execute(f"select {columns} from {table} limit 0")
             oids = [column.type_code for column in cursor.description]
         listed = "select array(select format_type(o, null) from unnest(%s::oid[]) with ordinality u(o, n) order by n)"
         found = self.run(listed, (oids,))[0][0]

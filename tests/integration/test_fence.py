@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -660,7 +661,9 @@ def test_the_command_prints_one_object(lab: Lab, scratch: Scratch) -> None:
 def test_a_store_without_snapshots_is_read_as_it_stands(scratch: Scratch) -> None:
     """A folder of Parquet has no snapshot, and the fence says so."""
     config = scratch.file.with_name("reconcile.yaml")
-    config.write_text(world.settings_file(scratch.lab).read_text() + "  lake: {path: /data/copies}\n")
+    settings = yaml.safe_load(world.settings_file(scratch.lab).read_text())
+    settings["connections"]["lake"] = {"path": "/data/copies"}
+    config.write_text(yaml.safe_dump(settings))
     scratch.write(CONTRACT.replace("store: billing-db", "store: lake"))
     done = reconcile(scratch.lab, str(scratch.file), "--json", "--config", str(config))
     (consumer,) = json.loads(done.stdout)["consumers"]
