@@ -136,7 +136,8 @@ class Database:
             type_coerce(func.json_extract(listed.c.value, f"$.{each.key}"), each.type).label(each.key)
             for each in columns
         )
-        return select(*values).cte("given")
+        # Without the word, SQLite may read the document anew for each row that it is joined with.
+        return select(*values).cte("given").prefix_with("materialized")
 
     def close(self) -> None:
         """Close its connections."""
