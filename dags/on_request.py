@@ -16,6 +16,7 @@ from airflow.sdk import (
     task,
     task_group,
 )
+from airflow.sdk.exceptions import AirflowSkipException
 
 from reconcile.airflow.group import DEFAULTS, reconciliation
 from reconcile.airflow.wakeup import AIRFLOW_CONNECTION, TOPIC
@@ -65,11 +66,12 @@ def answer(asked: Any) -> None:
 
 @task
 def finish(asked: dict[str, Any]) -> None:
-    """Write down by which run a request was answered."""
+    """Write down by which run a request was answered, if it was."""
     from reconcile.airflow.asked import Asked
     from reconcile.airflow.claims import finished
 
-    finished(Asked.of(asked))
+    if not finished(Asked.of(asked)):
+        raise AirflowSkipException("the run failed: the request is kept for this run, and is done once it is cleared")
 
 
 on_request()

@@ -43,13 +43,20 @@ def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
     return found
 
 
-def finished(asked: Asked) -> None:
-    """Write down that a request is done."""
+def finished(asked: Asked) -> bool:
+    """Write down that a request is done; not where its run found nothing out, for that may be tried again."""
     from reconcile.control.store import open_control
 
     assert asked.request_id is not None
-    with open_control(installation().settings()) as control:
+    place = installation()
+    try:
+        with place.run(asked.run_id) as (_, run, _settings):
+            run.manifest("summary")
+    except RefusedError:
+        return False
+    with open_control(place.settings()) as control:
         control.finish(asked.request_id, asked.run_id)
+    return True
 
 
 def _cluster() -> dict[str, str]:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import yaml
 
 from reconcile.airflow.standalone import Standalone, lab_wiring
 from reconcile.airflow.wakeup import TOPIC
-from reconcile.errors import RefusedError
+from reconcile.errors import RefusedError, UnreachableError
 from reconcile.files import committed
 from reconcile.lab import faults, process, seed, world
 from reconcile.lab.folder import Lab, write_atomically
 from reconcile.lab.services.offsets import admin_client
 
-DAGS = ("nightly", "on_demand", "on_request")
+WAITING = ("on_demand", "on_request")
+"""The DAGs that run when somebody asks."""
 AGGREGATES, SEED = 1000, 42
 FAULTS = ("zoey-race", "swallowed-exception", "hand-edit", "relay-lost-rows")
+
+_TO_PARSE = 120.0
 
 Say = Callable[[str], None]
 
 
-def up(lab: Lab, airflow: Standalone, say: Say, master: str = "local[2]") -> None:
-    """Bring up the world if it is not, its services, and an Airflow with everything wired; start a night."""
+def up(lab: Lab, airflow: Standalone, say: Say, master: str = "local[2]") -> str:
+    """Bring up the world if it is not, its services, and an Airflow with everything wired.
+
+    Starts a night, and gives the id of its run.
+    """
     if airflow.processes():
         raise RefusedError(f"the Airflow in {airflow.home} runs already: see {airflow.url}, or take it down first")
     world.up(lab, say=say)
@@ -38,8 +45,9 @@ def up(lab: Lab, airflow: Standalone, say: Say, master: str = "local[2]") -> Non
         start_services(lab, airflow)
         say("starting Airflow, which takes a minute")
         airflow.start()
-        for each in DAGS:
-            process.wait_until(lambda each=each: unpaused(airflow, each), f"Airflow did not find the DAG {each}", 120)  # type: ignore[misc]
+        for each in WAITING:
+            process.wait_until(partial(unpaused, airflow, each), f"Airflow did not find the DAG {each}", _TO_PARSE)
+        return night(airflow)
     except BaseException:
         down(airflow)
         raise
@@ -52,13 +60,29 @@ def down(airflow: Standalone) -> None:
 
 def unpaused(airflow: Standalone, dag_id: str) -> bool:
     """Let a DAG run; tell whether Airflow knows it by now."""
-    from reconcile.errors import UnreachableError
-
     try:
         airflow.ask("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", {"is_paused": False})
     except UnreachableError:
         return False
     return True
+
+
+def night(airflow: Standalone) -> str:
+    """Give the id of the night to look at: the missed one, which begins by itself at first, or else a new one."""
+    path = "/api/v2/dags/nightly/dagRuns"
+    process.wait_until(partial(_known, airflow, "nightly"), "Airflow did not find the DAG nightly", _TO_PARSE)
+    known = dag_runs(airflow, "nightly")
+    unpaused(airflow, "nightly")
+    if known:
+        return str(airflow.ask("POST", path, {"logical_date": None})["dag_run_id"])
+    process.wait_until(lambda: bool(dag_runs(airflow, "nightly")), "no night began", _TO_PARSE)
+    return dag_runs(airflow, "nightly")[0]
+
+
+def dag_runs(airflow: Standalone, dag_id: str) -> list[str]:
+    """Give the ids of a DAG's runs."""
+    found = airflow.ask("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]
+    return [str(each["dag_run_id"]) for each in found]
 
 
 def provide_topic(lab: Lab) -> None:
@@ -77,6 +101,14 @@ def provide_topic(lab: Lab) -> None:
 def start_services(lab: Lab, airflow: Standalone) -> None:
     """Let the lab's services consume until Airflow goes down."""
     airflow.spawn(airflow.home / "services.log", "-m", "reconcile.airflow.services", str(lab.root.resolve()))
+
+
+def _known(airflow: Standalone, dag_id: str) -> bool:
+    try:
+        airflow.ask("GET", f"/api/v2/dags/{dag_id}")
+    except UnreachableError:
+        return False
+    return True
 
 
 def _runs(lab: Lab) -> Path:

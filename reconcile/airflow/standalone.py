@@ -10,7 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -38,8 +38,6 @@ class Standalone:
 
     home: Path
     port: int
-    settings: dict[str, str] = field(default_factory=dict)
-    """Further settings, as environment variables."""
 
     @property
     def url(self) -> str:
@@ -81,7 +79,6 @@ class Standalone:
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(self.port + 1),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(self.port + 2),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
-            **self.settings,
         }
 
     def provide(self, wanted: dict[str, Any]) -> None:

@@ -90,4 +90,6 @@ def _connections(settings: Settings) -> dict[str, str]:
     from airflow.sdk import Connection
 
     ids = sorted({each.target for each in references(settings)})
-    return {f"AIRFLOW_CONN_{id_.upper()}": Connection.get(id_).as_json() for id_ in ids}
+    given = {f"AIRFLOW_CONN_{id_.upper()}": Connection.get(id_).as_json() for id_ in ids}
+    # A task's children inherit an address with which Airflow cannot even be imported.
+    return {**given, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite://"} if given else {}

@@ -49,9 +49,8 @@ def up(home: Path, folder: Path, port: int, master: str) -> None:
     from reconcile.lab.folder import Lab
 
     made = _standalone(home, port)
-    lab_airflow.up(Lab(folder), made, say, master)
-    started = made.ask("POST", "/api/v2/dags/nightly/dagRuns", {"logical_date": None})
-    say(f"the run {started['dag_run_id']} of nightly has begun; `reconcile airflow down` ends Airflow")
+    night = lab_airflow.up(Lab(folder), made, say, master)
+    say(f"the run {night} of nightly has begun; `reconcile airflow down` ends Airflow")
     say(f"user admin, password in {home / 'passwords.json'}")
     click.echo(f"{made.url}/dags/nightly")
 

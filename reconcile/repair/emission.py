@@ -37,6 +37,7 @@ def _go_on(_step: str) -> None:
 def emit(
     corrections: Sequence[Correction],
     *,
+    topic: str,
     link: str,
     run_id: str,
     cluster: Mapping[str, str],
@@ -49,13 +50,12 @@ def emit(
 ) -> Outcome:
     """Emit corrections of a link; after any failure, or a kill, the same call goes on where it stopped.
 
-    All are for one topic. Those with the same id, for several partitions, go together or not at all. A correction is
-    always given with the same shard and `since`. Raises UnreachableError where the same call may succeed later,
-    LeaseLostError and EmissionFencedError where another attempt has taken over.
+    Those with the same id, for several partitions, go together or not at all. A correction is always given with the
+    same shard and `since`. One that an earlier call was given and this one is not is looked for in the log. Raises
+    UnreachableError where the same call may succeed later, LeaseLostError and EmissionFencedError where another attempt
+    has taken over.
     """
-    if not corrections:
-        return Outcome()
-    topic = _only_topic(corrections, link)
+    _require_fit(corrections, topic, link)
     step("before_intents")
     control.intend(held.require(), (_intent(each, run_id) for each in corrections))
     step("after_intents")
@@ -221,18 +221,14 @@ class _Emission:
             self.pending.pop((each.id, each.partition), None)
 
 
-def _only_topic(corrections: Sequence[Correction], link: str) -> str:
-    topic, *others = sorted({each.topic for each in corrections})
+def _require_fit(corrections: Sequence[Correction], topic: str, link: str) -> None:
     places = Counter((each.id, each.partition) for each in corrections)
-    if others:
-        raise RefusedError(
-            f"corrections for {topic} and for {others[0]} cannot be emitted at once: call for each topic"
-        )
+    if elsewhere := next((each for each in corrections if each.topic != topic), None):
+        raise RefusedError(f"the correction {elsewhere.id} is for the topic {elsewhere.topic}, not for {topic}")
     if foreign := next((each for each in corrections if each.link != link), None):
         raise RefusedError(f"the correction {foreign.id} is one of {foreign.link}, not of {link}")
     if twice := next((place for place, many in places.items() if many > 1), None):
         raise RefusedError(f"the correction {twice[0]} is given twice for the partition {twice[1]}")
-    return topic
 
 
 def _intent(each: Correction, run_id: str) -> Intent:

@@ -10,7 +10,6 @@ from contextlib import closing, suppress
 from datetime import timedelta
 from typing import Any
 
-from reconcile.audit import stage as auditing
 from reconcile.control.correction_state import Dropped, State
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore, open_control
@@ -27,9 +26,10 @@ from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.emission import emit
 from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
 from reconcile.repair.records import Records
-from reconcile.repair.stage_plan import PLAN, planned
+from reconcile.repair.stage_plan import PLAN, made_of, planned
 from reconcile.repair.values import SourceValues
 from reconcile.repair.verification import passed
+from reconcile.report import expectations
 
 APPLIED = "applied"
 
@@ -53,11 +53,12 @@ def require_applicable(job: Job, plan: Plan) -> None:
     """Raise PlanRefusedError if the plan was refused, or what it was made of has changed since."""
     if plan.contract_digest != job.contract.digest:
         raise PlanRefusedError("the contract was changed since the plan was made: start a new run")
-    for name in (auditing.FINDINGS, auditing.SUMMARY):
+    failed = expectations.against_repair(expectations.published(job.run))
+    if reasons := dict.fromkeys([*plan.reasons, *failed]):
+        raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(reasons))
+    for name in made_of(job.run):
         if plan.made_of.get(name) != job.run.manifest(name).digest:
-            raise PlanRefusedError(f"the {name} of the run were changed since the plan was made: start a new run")
-    if plan.reasons:
-        raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(plan.reasons))
+            raise PlanRefusedError(f"the plan was not made of the {name} that the run has now: start a new run")
 
 
 def apply(job: Job, *, approved: bool) -> dict[str, Any]:
@@ -153,6 +154,7 @@ class _Applying:
         newer = NewerThanBasis(job.contract.topic, records.form.codec, job.run.id)
         emit(
             may.corrections,
+            topic=link.topic,
             link=link.link,
             run_id=job.run.id,
             cluster=self.connection.resolve(),
@@ -166,7 +168,7 @@ class _Applying:
             for each in self.control.corrections(link.link, job.run.id)
             if each.state is State.INTENDED and each.correction_id in may.dropped
         }
-        if intended and may.corrections:  # without any, the log was not looked at, and they may stand in it
+        if intended:  # and not in the log
             gone = [Dropped(id_, may.dropped[id_]) for id_ in sorted(intended)]
             self.control.mark_dropped(held.require(), job.run.id, gone)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from reconcile.lab.folder import DATABASES, Lab
 from reconcile.lab.process import wait_until
 from reconcile.settings import load_settings
 from tests.e2e.labs import DrivenLab, begun, wiped
+from tests.ports import ports_of
 
-PORTS = (15462, 19392, 19393)
-SPARE_PORTS = (15463, 19394, 19395)
+PORTS = astuple(ports_of("lab"))
+SPARE_PORTS = astuple(ports_of("second lab"))
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 TEAMS_OWN = "workspace: ours\n"
 HOLD = """
@@ -208,7 +210,8 @@ def test_a_port_in_use_is_told_with_its_owner(nowhere: DrivenLab, option: str) -
 
 def test_servers_do_not_share_a_port(nowhere: DrivenLab) -> None:
     """The same port for two servers is refused before either starts."""
-    refused(nowhere.run("up", "--postgres-port", 19394, "--kafka-port", 19394), "Postgres 19394", "Kafka 19394")
+    port = SPARE_PORTS[1]
+    refused(nowhere.run("up", "--postgres-port", port, "--kafka-port", port), f"Postgres {port}", f"Kafka {port}")
 
 
 def test_a_running_lab_does_not_change_its_ports(lab: DrivenLab) -> None:

@@ -17,10 +17,12 @@ import pytest
 
 from reconcile.files import committed
 from reconcile.lab.faults import FAULTS
+from tests.ports import ports_of
 
 BIN = Path(sys.executable).parent
 # The lab's own ports may be taken by a lab of the developer's.
-PORTS = "--postgres-port 15492 --kafka-port 19492 --controller-port 19493"
+OWN = ports_of("readme")
+PORTS = f"--postgres-port {OWN.postgres} --kafka-port {OWN.kafka} --controller-port {OWN.controller}"
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:

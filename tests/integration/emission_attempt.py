@@ -46,6 +46,7 @@ def main(file: str, step: str, number: str) -> None:
     with open_control(settings) as control, leased(control, f"attempt {os.getpid()}", TTL) as held:
         emit(
             [correction(each) for each in task["corrections"]],
+            topic=task["topic"],
             link=LINK,
             run_id=task["run_id"],
             cluster=task["cluster"],

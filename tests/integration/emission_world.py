@@ -24,18 +24,19 @@ from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain import correction as corrections
 from reconcile.domain.correction import Correction
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.services.offsets import admin_client, partitions
 from reconcile.repair.emission import emit
 from reconcile.repair.outcome import Outcome
 from reconcile.settings import Settings
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
-PORTS = Ports(postgres=15542, kafka=19372, controller=19373)
+PORTS = ports_of("emission")
 LINK = "user-account/login"
 PATIENCE = 60.0
 
@@ -232,6 +233,7 @@ def race(control: ControlStore, source: Source, rounds: int, each_round: int = 4
             outcomes.append(
                 emit(
                     corrections,
+                    topic=topic.name,
                     link=LINK,
                     run_id=run_id,
                     cluster=topic.world.cluster,

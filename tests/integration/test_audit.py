@@ -10,10 +10,11 @@ import pytest
 
 from reconcile.domain.cause import Cause
 from reconcile.lab import faults, truth
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.traffic import traffic
 from tests.integration.runs import CONTRACTS, Runs, findings
 from tests.integration.worlds import seeded_world
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ Findings = dict[tuple[str, str], dict[str, Any]]
 @pytest.fixture(scope="module")
 def damaged() -> Iterator[Lab]:
     """A world in which every fault has happened."""
-    with seeded_world(aggregates=1500, ports=Ports(postgres=15562, kafka=19392, controller=19393)) as lab:
+    with seeded_world(aggregates=1500, ports=ports_of("audit")) as lab:
         traffic(lab, rate=50, seconds=1)
         faults.plant(lab, faults.FAULTS, COUNT)
         yield lab

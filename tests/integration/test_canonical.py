@@ -20,8 +20,9 @@ from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.errors import RefusedError
 from reconcile.gather import canonical_columns, digest
 from reconcile.gather.digest import Mode, Reading, Side
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.postgres import Postgres
+from tests.ports import ports_of
 
 # PySpark leaves the sockets that it collects through to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -105,7 +106,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A server of this module's own."""
     lab = Lab(tmp_path_factory.mktemp("canonical"))
-    lab.remember(ports=Ports(postgres=15472, kafka=19472, controller=19473))
+    lab.remember(ports=ports_of("canonical"))
     postgres = Postgres(lab)
     postgres.up()
     try:
@@ -265,7 +266,7 @@ def same_texts(left: tuple[str | None, ...], right: tuple[str | None, ...]) -> b
 
 
 def jdbc(spark: SparkSession, world: World, **options: str) -> DataFrame:
-    url = "jdbc:postgresql://127.0.0.1:15472/postgres"
+    url = f"jdbc:postgresql://127.0.0.1:{world.lab.state().ports.postgres}/postgres"
     password = world.lab.password("postgres")
     given = {"url": url, "driver": "org.postgresql.Driver", "user": "postgres", "password": password, **options}
     return spark.read.format("jdbc").options(**given).load()

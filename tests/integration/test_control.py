@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.control.errors import ControlRefusedError, ControlUnreachableError, LeaseHeldError
 from reconcile.control.store import ControlStore, open_control
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.postgres import Postgres
 from tests.control_behaviour import (
     MINUTE,
@@ -22,13 +22,14 @@ from tests.control_behaviour import (
     begin,
     settings,
 )
+from tests.ports import ports_of
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A server of this module's own."""
     lab = Lab(tmp_path_factory.mktemp("control"))
-    lab.remember(ports=Ports(postgres=15522, kafka=19522, controller=19523))
+    lab.remember(ports=ports_of("control"))
     postgres = Postgres(lab)
     postgres.up()
     try:

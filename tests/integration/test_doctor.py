@@ -26,15 +26,16 @@ from reconcile.gather.cluster import Cluster
 from reconcile.gather.history_index import Growth, Held, Index, Segment
 from reconcile.gather.topology_facts import ClusterFacts, cluster_facts
 from reconcile.lab import faults, world
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.relay import producer
 from tests.integration.worlds import seeded_world
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PORTS = Ports(postgres=15532, kafka=19362, controller=19363)
+PORTS = ports_of("doctor")
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 M, C = Partitioner.MURMUR2, Partitioner.CRC32
 COLUMNS = (

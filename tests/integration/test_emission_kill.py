@@ -80,6 +80,7 @@ def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path
         "control": f"file:{world.control_url}",
         "cluster": world.cluster,
         "run_id": run_id,
+        "topic": wanted[0].topic,
         "batch": BATCH,
         "corrections": [written(each) for each in wanted],
     }
@@ -91,6 +92,7 @@ def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path
 def emitted(
     world: World,
     control: ControlStore,
+    topic: Topic,
     wanted: Sequence[Correction],
     run_id: str,
     held: HeldLease,
@@ -98,6 +100,7 @@ def emitted(
 ) -> Outcome:
     return emit(
         wanted,
+        topic=topic.name,
         link=LINK,
         run_id=run_id,
         cluster=world.cluster,
@@ -109,10 +112,10 @@ def emitted(
     )
 
 
-def resumed(world: World, control: ControlStore, wanted: Sequence[Correction], run_id: str) -> Outcome:
+def resumed(world: World, control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> Outcome:
     """Let another attempt end what was begun."""
     with leased(control, "resumed") as held:
-        return emitted(world, control, wanted, run_id, held)
+        return emitted(world, control, topic, wanted, run_id, held)
 
 
 def in_log(topic: Topic) -> Counter[str]:
@@ -136,7 +139,7 @@ def test_what_is_killed_goes_on(
     """Wherever the first attempt dies, the second leaves each correction in the log once."""
     wanted = corrections(topic, run_id)
     killed(world, wanted, run_id, tmp_path, step)
-    resumed(world, control, wanted, run_id)
+    resumed(world, control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -147,19 +150,20 @@ def test_what_is_killed_over_and_over_goes_on(
     wanted = corrections(topic, run_id)
     for step, number in (("after_commit", 2), ("after_flush", 1), ("mid_produce", 1)):
         killed(world, wanted, run_id, tmp_path, step, number)
-    outcome = resumed(world, control, wanted, run_id)
+    outcome = resumed(world, control, topic, wanted, run_id)
     assert (MANY - 2 * BATCH, 2 * BATCH) == (len(outcome.emitted), len(outcome.already))
     assert_once(topic, control, wanted, run_id)
 
 
+@pytest.mark.parametrize("given", [1, 0])
 def test_what_this_attempt_was_not_given_is_found_too(
-    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path
+    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, given: int
 ) -> None:
     """What an earlier attempt committed is marked, though its source has moved on since and nobody asks for it."""
     wanted = corrections(topic, run_id, BATCH)
     killed(world, wanted, run_id, tmp_path, "after_commit")
-    outcome = resumed(world, control, wanted[:1], run_id)
-    assert [wanted[0]] == [each.correction for each in outcome.already]
+    outcome = resumed(world, control, topic, wanted[:given], run_id)
+    assert wanted[:given] == [each.correction for each in outcome.already]
     assert_once(topic, control, wanted, run_id)
 
 
@@ -182,9 +186,9 @@ def test_what_was_committed_may_be_hidden(
         with monkeypatch.context() as patched:
             patched.setattr("reconcile.repair.tail._PATIENCE", 1.0)
             with pytest.raises(UnreachableError, match="a transaction of another producer may hide them"):
-                resumed(world, control, wanted, run_id)
+                resumed(world, control, topic, wanted, run_id)
         theirs.commit_transaction()
-    assert wanted == [each.correction for each in resumed(world, control, wanted, run_id).already]
+    assert wanted == [each.correction for each in resumed(world, control, topic, wanted, run_id).already]
     assert_once(topic, control, wanted, run_id)
 
 
@@ -200,9 +204,9 @@ def test_what_is_interrupted_leaves_nothing_open(
             raise KeyboardInterrupt
 
     with leased(control, "interrupted") as held, pytest.raises(KeyboardInterrupt):
-        emitted(world, control, wanted, run_id, held, interrupt)
+        emitted(world, control, topic, wanted, run_id, held, interrupt)
     until(lambda: topic.ends() == topic.ends(committed_only=True), "a transaction is open")
-    resumed(world, control, wanted, run_id)
+    resumed(world, control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -222,9 +226,9 @@ def test_a_broker_that_comes_back_is_waited_for(
 
     with leased(control, "restarted") as held:
         try:
-            emitted(world, control, wanted, run_id, held, restart)
+            emitted(world, control, topic, wanted, run_id, held, restart)
         except UnreachableError:
-            emitted(world, control, wanted, run_id, held)
+            emitted(world, control, topic, wanted, run_id, held)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -242,13 +246,13 @@ def test_a_broker_that_stays_away_is_told(
     with leased(control, "left alone") as held:
         try:
             with pytest.raises(UnreachableError):
-                emitted(world, control, wanted, run_id, held, kill)
+                emitted(world, control, topic, wanted, run_id, held, kill)
             with pytest.raises(UnreachableError, match="cannot be reached"):
-                emitted(world, control, wanted, run_id, held)
+                emitted(world, control, topic, wanted, run_id, held)
         finally:
             world.kafka.up()
         until(topic.is_there, "the broker has no leaders")
-        emitted(world, control, wanted, run_id, held)
+        emitted(world, control, topic, wanted, run_id, held)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -262,10 +266,10 @@ def test_a_control_store_that_goes_away_is_told(world: World, control: ControlSt
 
     try:
         with leased(control, "unmarked", timedelta(seconds=10)) as held, pytest.raises(ControlUnreachableError):
-            emitted(world, control, wanted, run_id, held, stop)
+            emitted(world, control, topic, wanted, run_id, held, stop)
     finally:
         world.postgres.up()
-    outcome = resumed(world, control, wanted, run_id)
+    outcome = resumed(world, control, topic, wanted, run_id)
     assert (MANY, 0) == (len(outcome.already), len(outcome.emitted))
     assert_once(topic, control, wanted, run_id)
 
@@ -280,9 +284,9 @@ def test_another_attempt_fences_this_one(world: World, control: ControlStore, to
                 other.init_transactions()
 
     with leased(control, "fenced") as held, pytest.raises(EmissionFencedError, match="another attempt"):
-        emitted(world, control, wanted, run_id, held, overtake)
+        emitted(world, control, topic, wanted, run_id, held, overtake)
     assert Counter() == in_log(topic)
-    resumed(world, control, wanted, run_id)
+    resumed(world, control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -297,6 +301,6 @@ def test_nothing_is_committed_without_the_lease(world: World, control: ControlSt
                 until(lambda: held.lost, "the lease was not lost")
 
         with pytest.raises(LeaseLostError):
-            emitted(world, control, wanted, run_id, held, lose)
+            emitted(world, control, topic, wanted, run_id, held, lose)
     until(lambda: topic.ends() == topic.ends(committed_only=True), "a transaction is open")
     assert Counter() == in_log(topic)

@@ -103,7 +103,14 @@ def run_id(control: ControlStore) -> str:
 def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correction) -> Outcome:
     with leased(control, "one") as held:
         return emit(
-            wanted, link=LINK, run_id=run_id, cluster=topic.world.cluster, control=control, held=held, newer=newer
+            wanted,
+            topic=topic.name,
+            link=LINK,
+            run_id=run_id,
+            cluster=topic.world.cluster,
+            control=control,
+            held=held,
+            newer=newer,
         )
 
 
@@ -215,6 +222,7 @@ def test_a_newer_that_fails_takes_all_back(world: World, control: ControlStore, 
     with pytest.raises(ValueError, match="Expecting value"), leased(control, "one") as held:
         emit(
             [a],
+            topic=topic.name,
             link=LINK,
             run_id=run_id,
             cluster=world.cluster,

@@ -38,7 +38,7 @@ from reconcile.gather.store_errors import (
 )
 from reconcile.gather.store_session import connect
 from reconcile.lab import faults, world
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.seed import seed
@@ -50,8 +50,10 @@ from reconcile.lab.services.user import UserService
 from reconcile.lab.traffic import traffic
 from reconcile.postgres_url import PostgresUrl, parse
 from reconcile.settings import load_settings
+from tests.ports import ports_of
 
-PORTS = Ports(postgres=15512, kafka=19532, controller=19533)
+PORTS = ports_of("fence")
+SERVER = f"127.0.0.1:{PORTS.postgres}"
 ACCOUNT = committed("contracts", "user-account.yaml")
 BALANCE = committed("contracts", "user-balance.yaml")
 CONTRACT = """
@@ -535,15 +537,23 @@ def test_a_statement_that_takes_too_long_is_named(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("url", "kind", "message"),
     [
-        ("postgresql://reconcile_reader:wrong@127.0.0.1:15512/user", StoreRefusedError, "password authentication"),
-        ("postgresql://postgres:PASSWORD@127.0.0.1:15512/usr", StoreRefusedError, 'database "usr" does not exist'),
+        (
+            "postgresql://reconcile_reader:wrong@SERVER/user",
+            StoreRefusedError,
+            "password authentication",
+        ),
+        (
+            "postgresql://postgres:PASSWORD@SERVER/usr",
+            StoreRefusedError,
+            'database "usr" does not exist',
+        ),
         ("postgresql://a@127.0.0.1:1/user", StoreUnreachableError, "Connection refused"),
         ("postgresql://a@nohost.invalid/user", StoreUnreachableError, "could not translate host name"),
     ],
 )
 def test_a_store_that_cannot_be_had_is_named(lab: Lab, url: str, kind: type[Exception], message: str) -> None:
     """Whether trying again may help is a class of its own."""
-    address = parse(url.replace("PASSWORD", lab.password("postgres")))
+    address = parse(url.replace("PASSWORD", lab.password("postgres")).replace("SERVER", SERVER))
     with pytest.raises(kind, match=message) as error, connect("user-db", address):
         pass
     assert "wrong" not in str(error.value)
@@ -570,7 +580,11 @@ def test_a_store_that_cannot_be_had_is_named(lab: Lab, url: str, kind: type[Exce
             ClusterRefusedError,
             "main cannot be used: Failed to create admin client: ssl.ca",
         ),
-        ({"bootstrap.servers": "127.0.0.1:15512"}, ClusterRefusedError, "what listens there does not speak this"),
+        (
+            {"bootstrap.servers": SERVER},
+            ClusterRefusedError,
+            "what listens there does not speak this",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_be_had_is_named(

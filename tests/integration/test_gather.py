@@ -23,11 +23,12 @@ from reconcile.gather.opening import open_fence
 from reconcile.gather.store_errors import SnapshotLostError
 from reconcile.job import Job
 from reconcile.lab import world
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.services.database import connect
 from reconcile.manifest import ChangedInputsError
 from tests.integration.runs import Runs, findings
 from tests.integration.worlds import seeded_world
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ AGGREGATES = 400
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     """A world of our own, in which one profile has been edited by hand."""
-    with seeded_world(aggregates=AGGREGATES, ports=Ports(postgres=15582, kafka=19422, controller=19423)) as lab:
+    with seeded_world(aggregates=AGGREGATES, ports=ports_of("gather")) as lab:
         first = "select user_id from login_profile order by user_id limit 1"
         sql(lab, "login", f"update login_profile set mail = 'other@x' where user_id in ({first})")
         yield lab

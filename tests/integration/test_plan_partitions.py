@@ -19,19 +19,20 @@ from reconcile.contract import Topic
 from reconcile.domain.key import encode
 from reconcile.gather.history import History, extend
 from reconcile.gather.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.process import wait_until
 from reconcile.lab.services import offsets
 from reconcile.repair.log_facts import unknown_home
 from reconcile.workspace import Workspace
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 12
 IDS = [str(uuid.UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128))) for number in range(600)]
-PORTS = Ports(postgres=15552, kafka=19382, controller=19383)
+PORTS = ports_of("partitions")
 Send = Callable[["Log", list[str]], None]
 
 
@@ -107,7 +108,7 @@ def by_spark(log: Log, ids: list[str]) -> None:
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Lab]:
     """A broker alone."""
-    lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{PORTS.kafka}-partitions" / "lab")
+    lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{PORTS.kafka}" / "lab")
     kafka = Kafka(lab)
     kafka.down()
     shutil.rmtree(lab.root, ignore_errors=True)

@@ -26,7 +26,7 @@ from reconcile.files import committed
 from reconcile.job import Job
 from reconcile.lab import faults, truth
 from reconcile.lab.faults.stage import Stage
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import DatabaseTimeoutError, Group
 from reconcile.lab.services.copies import LOGIN, Record
@@ -35,6 +35,7 @@ from reconcile.repair.emission import emit
 from reconcile.repair.stage_apply import NotApprovedError, PlanRefusedError
 from tests.integration.runs import Runs, findings
 from tests.integration.worlds import seeded_world
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +114,7 @@ class Repaired:
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A world with faults of every repairable kind, and some that are not."""
-    with seeded_world(aggregates=1500, ports=Ports(postgres=15552, kafka=19382, controller=19383)) as lab:
+    with seeded_world(aggregates=1500, ports=ports_of("repair")) as lab:
         faults.plant(lab, faults.named(FAULTS), COUNT)
         folder = tmp_path_factory.mktemp("repair")
         yield World(lab, Runs.of(spark, lab, folder / "runs"), folder)

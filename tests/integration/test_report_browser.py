@@ -24,9 +24,10 @@ from reconcile.domain.finding import Difference, Hop
 from reconcile.settings import Settings
 from reconcile.web.app import web_app
 from reconcile.workspace import Workspace
+from tests.ports import ports_of
 from tests.unit.report_runs import AT, case, contract_file, finding, made_run
 
-PORT = 19480
+PORT = ports_of("web").kafka
 SCRIPT = "<script>alert(1)</script>"
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")

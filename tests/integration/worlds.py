@@ -10,8 +10,9 @@ from pathlib import Path
 from reconcile.lab import world
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.seed import seed
+from tests.ports import ports_of
 
-PORTS = Ports(postgres=15452, kafka=19292, controller=19293)
+PORTS = ports_of("worlds")
 
 
 @contextmanager

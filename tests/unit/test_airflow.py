@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from reconcile.airflow.alerts import alerts, unmet
+from reconcile.airflow.application import alone
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import not_applied, review
-from reconcile.airflow.submission import arguments, references
+from reconcile.airflow.submission import arguments, configuration, references
 from reconcile.airflow.wakeup import Wanted, read
 from reconcile.connections import Cluster
+from reconcile.control.errors import LeaseHeldError
+from reconcile.control.store import open_control
 from reconcile.errors import RefusedError
 from reconcile.references import Reference
-from reconcile.settings import Settings
+from reconcile.settings import Settings, Spark
 
 FILE = Path("contracts/user-account.yaml")
 AT = datetime(2026, 11, 18, 1, 0, tzinfo=UTC)
@@ -176,3 +179,40 @@ def test_references_to_airflow_are_found() -> None:
     kept = Reference("airflow", "kafka_main", "bootstrap")
     settings = Settings(connections={"main": Cluster(bootstrap=kept)})
     assert [kept] == list(references(settings))
+
+
+def test_one_run_of_a_contract_at_a_time(tmp_path: Path) -> None:
+    """Another run waits as long as it has patience, and is told who holds the contract."""
+    with (
+        open_control(Settings(workspace=str(tmp_path))) as control,
+        alone(control, "user-account", "first", 0),
+        pytest.raises(LeaseHeldError, match="first on "),
+        alone(control, "user-account", "second", 0),
+    ):
+        pass
+
+
+def test_contracts_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """A run of another contract goes on."""
+    with (
+        open_control(Settings(workspace=str(tmp_path))) as control,
+        alone(control, "user-account", "first", 0),
+        alone(control, "user-balance", "second", 0) as held,
+    ):
+        assert not held.lost
+
+
+def test_a_contract_is_free_after_its_run(tmp_path: Path) -> None:
+    """Whoever comes next need not wait."""
+    with open_control(Settings(workspace=str(tmp_path))) as control:
+        with alone(control, "user-account", "first", 0):
+            pass
+        with alone(control, "user-account", "second", 0) as held:
+            assert not held.lost
+
+
+def test_a_command_line_tells_no_secret() -> None:
+    """Whatever is secret among Spark's settings is left out of what spark-submit is given."""
+    spark = Spark(conf={"spark.hadoop.fs.s3a.secret.key": "s3-secret", "spark.executor.cores": "2"})
+    given = configuration(Settings(spark=spark), "local[2]", "a run")
+    assert ("2", False) == (given["spark.executor.cores"], "s3-secret" in str(given))

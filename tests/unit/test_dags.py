@@ -19,10 +19,12 @@ pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
 HEAVY = ("pyspark", "great_expectations", "pandas", "psycopg2", "reconcile.pipeline")
 IN_ORDER = ["audit", "quality", "plan", "approve", "apply", "verify", "report"]
 PROGRAM = """
-import json, sys
+import json, sys, time
 from airflow.dag_processing.dagbag import DagBag
 before = set(sys.modules)
+began = time.process_time()
 bag = DagBag(sys.argv[1])
+seconds = time.process_time() - began
 tasks = {
     dag.dag_id: {
         task.task_id: {"after": sorted(task.upstream_task_ids), "retries": task.retries, "teardown": task.is_teardown}
@@ -33,7 +35,7 @@ tasks = {
 print(json.dumps({
     "errors": bag.import_errors,
     "warnings": {file: list(map(str, said)) for file, said in bag.captured_warnings.items()},
-    "seconds": sum(each.duration.total_seconds() for each in bag.dagbag_stats),
+    "seconds": seconds,
     "modules": sorted(set(sys.modules) - before),
     "tasks": tasks,
     "at_once": {dag.dag_id: dag.max_active_runs for dag in bag.dags.values()},
@@ -59,7 +61,7 @@ def test_nothing_goes_wrong_on_import(bag: dict[str, Any]) -> None:
 
 
 def test_import_is_quick(bag: dict[str, Any]) -> None:
-    """All DAGs together are there in two seconds."""
+    """All DAGs together take less than two seconds of a processor, however busy it is."""
     assert bag["seconds"] < 2
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
 from reconcile.errors import RefusedError
 from reconcile.repair.batches import batches
 from reconcile.repair.emission import emit
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.watch import Watch
+from reconcile.settings import Settings
+from tests.control_behaviour import MINUTE
 
 RUN = "r1"
 
@@ -144,19 +148,29 @@ def given(*corrections: Correction) -> Outcome:
     """Emit to nowhere: what is refused is refused before anything is asked."""
     nowhere: Any = None
     return emit(
-        corrections, link="user-account/login", run_id=RUN, cluster={}, control=nowhere, held=nowhere, newer=newer
+        corrections,
+        topic="user-account",
+        link="user-account/login",
+        run_id=RUN,
+        cluster={},
+        control=nowhere,
+        held=nowhere,
+        newer=newer,
     )
 
 
-def test_nothing_to_emit_is_no_error() -> None:
-    """Nobody is asked for anything."""
-    assert Outcome() == given()
+def test_nothing_to_emit_is_no_error(tmp_path: Path) -> None:
+    """Where no earlier attempt was given anything either, no cluster is asked."""
+    link = "user-account/login"
+    with open_control(Settings(workspace=str(tmp_path))) as control, control.lease(link, "me", MINUTE) as held:
+        found = emit([], topic="t", link=link, run_id=RUN, cluster={}, control=control, held=held, newer=newer)
+    assert Outcome() == found
 
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ((correction(), replace(correction("c2"), topic="other")), "corrections for other and for user-account"),
+        ((correction(), replace(correction("c2"), topic="other")), "c2 is for the topic other, not for user-account"),
         ((replace(correction(), link="a/b"),), "c1 is one of a/b, not of user-account/login"),
         ((correction(), correction()), "c1 is given twice for the partition 0"),
     ],

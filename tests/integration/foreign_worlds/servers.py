@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from psycopg2 import sql
 from psycopg2.extras import execute_values
 
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.process import remove_tree, wait_until
@@ -23,8 +23,9 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.offsets import admin_client
 from tests.integration.foreign_worlds.world import Record, Table, Topic, World
+from tests.ports import ports_of
 
-PORTS = Ports(postgres=15572, kafka=19412, controller=19413)
+PORTS = ports_of("foreign worlds")
 DATABASES = ("origin", "copies")
 
 

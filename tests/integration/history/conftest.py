@@ -13,15 +13,16 @@ import pytest
 
 from reconcile.filesystem import LocalFileSystem
 from reconcile.gather.history_store import HistoryStore
-from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.services.offsets import admin_client
 from tests.integration.history.log_world import LogWorld
+from tests.ports import ports_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PORTS = Ports(postgres=15332, kafka=19332, controller=19333)
+PORTS = ports_of("history")
 
 
 @pytest.fixture(scope="package")

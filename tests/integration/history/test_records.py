@@ -199,10 +199,10 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     """A connection to a registry."""
-    with ThreadingHTTPServer(("127.0.0.1", 19350), Answers) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield Registry.model_validate({"registry": "http://127.0.0.1:19350"})
+        yield Registry.model_validate({"registry": f"http://127.0.0.1:{server.server_port}"})
         server.shutdown()
         thread.join()
 

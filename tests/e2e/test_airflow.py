@@ -1,0 +1,251 @@
+"""The DAGs on a world of the lab: a rejected plan, a night under a scheduler that a person approves, requests."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+
+from reconcile.airflow.spark_cluster import cluster
+from reconcile.control.store import open_control
+from reconcile.lab import process
+from reconcile.settings import load_settings
+from tests.e2e.airflows import CONTRACT, DrivenAirflow, driven_airflow
+
+pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
+
+_A_STAGE, _A_RUN = 420, 900
+
+
+@dataclass(frozen=True)
+class Night:
+    """A night under a scheduler, as the REST API tells it."""
+
+    dag_run: str
+    state: str
+    tasks: dict[str, dict[str, Any]]
+    link: str
+    page: str
+    unknown_visitor: int
+    before: dict[str, Any]
+    """The manifests that the first attempt had published when it was killed."""
+    after: dict[str, Any]
+    events: list[dict[str, Any]]
+    second_answer: str
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenAirflow]:
+    """An Airflow on a damaged world."""
+    with driven_airflow(tmp_path_factory.mktemp("airflow")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rejected(driven: DrivenAirflow) -> dict[str, Any]:
+    """A run on demand of which a person rejects the corrections."""
+    return driven.test("on_demand", "Reject", contract=CONTRACT, apply=True)
+
+
+@pytest.fixture(scope="module")
+def night(driven: DrivenAirflow, rejected: dict[str, Any]) -> Night:
+    """A night under a scheduler: its first attempt is killed in mid stage, and a person approves by REST."""
+    airflow = driven.airflow
+    airflow.start()
+    try:
+        process.wait_until(lambda: driven.unpaused("nightly"), "Airflow did not find the DAG", 120)
+        process.wait_until(lambda: bool(driven.dag_runs("nightly")), "the night that was missed did not begin", 120)
+        dag_run = driven.dag_runs("nightly")[0]
+        run = f"/api/v2/dags/nightly/dagRuns/{dag_run}"
+        before = _killed_in_mid_stage(driven)
+        asked = f"{run}/taskInstances/reconciliation.approve/0/hitlDetails"
+        process.wait_until(lambda: "awaiting_input" == _states(driven, run).get("approve"), "nobody was asked", _A_RUN)
+        time.sleep(2)  # Airflow fails a task that is answered in the moment of its asking
+        answer = {"chosen_options": ["Approve"], "params_input": {}}
+        airflow.ask("PATCH", asked, answer)
+        second = _said(driven, "PATCH", asked, answer)
+        process.wait_until(
+            lambda: airflow.ask("GET", run)["state"] in ("success", "failed"), "the night did not end", _A_RUN
+        )
+        link = airflow.ask("GET", f"{run}/taskInstances/reconciliation.report/links?map_index=0")["extra_links"]
+        address = airflow.url + str(link["Reconciliation report"])
+        events = airflow.ask("GET", "/api/v2/assets/events?source_dag_id=nightly")["asset_events"]
+        return Night(
+            dag_run,
+            airflow.ask("GET", run)["state"],
+            _tasks(driven, run),
+            link["Reconciliation report"],
+            driven.page(address),
+            _status_of_a_stranger(address),
+            before,
+            _manifests(_newest(driven)),
+            events,
+            second,
+        )
+    finally:
+        driven.stop_airflow()
+
+
+def test_what_was_rejected_is_not_applied(rejected: dict[str, Any]) -> None:
+    """The run ends well, and nothing was emitted."""
+    states = {name.rpartition(".")[2]: state for name, state in rejected["tasks"].items()}
+    expected = ("success", "skipped", "skipped", "success")
+    assert expected == (rejected["state"], states["apply"], states["verify"], states["report"])
+
+
+def test_what_was_approved_is_repaired(driven: DrivenAirflow, night: Night) -> None:
+    """Every task succeeds, and every correction converged."""
+    assert ("success", {"success"}) == (night.state, {each["state"] for each in night.tasks.values()})
+    outcomes = json.loads((_newest(driven) / "verified" / "data.json").read_text())["links"][0]["outcomes"]
+    assert ["converged"] == list(outcomes)
+
+
+def test_a_killed_attempt_is_continued(night: Night) -> None:
+    """The next attempt keeps what the first had published, and makes the rest."""
+    assert night.tasks["audit"]["try_number"] > 1
+    assert night.before == {name: night.after[name] for name in night.before}
+    assert {"summary", "quality", "plan", "applied", "verified"} <= night.after.keys()
+
+
+def test_a_second_answer_is_refused(night: Night) -> None:
+    """Who answers first decides."""
+    assert "409" in night.second_answer
+
+
+def test_the_report_opens_from_the_task(night: Night) -> None:
+    """The task's link leads to the report of its run, inside Airflow."""
+    assert night.link.startswith("/reconcile/runs/user-account-")
+    assert "user-account/login" in night.page
+
+
+def test_a_stranger_sees_no_report(night: Night) -> None:
+    """Whoever is not signed in to Airflow gets nothing."""
+    assert 401 == night.unknown_visitor
+
+
+def test_the_asset_holds_the_figures(night: Night) -> None:
+    """The report updates its asset with what the run found and repaired."""
+    extra = night.events[0]["extra"]
+    assert ("user-account", True, 1) == (extra["contract"], extra["complete"], extra["exit_code"])
+    assert 0 == extra["repair"]["exit_code"]
+
+
+def test_the_next_night_finds_nothing(driven: DrivenAirflow, night: Night) -> None:
+    """What was repaired is repaired: nobody is asked, and nothing is applied."""
+    found = driven.test("nightly", "Reject")
+    states = {name.partition("[")[0].rpartition(".")[2]: state for name, state in found["tasks"].items()}
+    assert ("success", "skipped") == (found["state"], states["apply"])
+    assert 0 == json.loads((_newest(driven) / "summary" / "data.json").read_text())["exit_code"]
+
+
+def test_a_cluster_runs_the_same_job(driven: DrivenAirflow, night: Night, tmp_path: Path) -> None:
+    """By the connection alone: a master and two workers compute what local threads do."""
+    local = _newest(driven)
+    with cluster(18090, tmp_path) as master:
+        driven.wire(master)
+        found = driven.test("on_demand", "Reject", contract=CONTRACT)
+        log = (driven.airflow.home / "test-on_demand.log").read_text()
+    driven.wire()
+    assert ("success", True) == (found["state"], f"--master {master}" in log)
+    assert _figures(local) == _figures(_newest(driven))
+
+
+def test_a_request_is_answered_once(driven: DrivenAirflow, night: Night) -> None:
+    """Sent twice and asked for twice, it is run once and written down as done."""
+    from click.testing import CliRunner
+
+    from reconcile.cli import cli
+
+    config = driven.airflow.home / "reconcile.yaml"
+    arguments = ["request", str(driven.airflow.home / "contracts" / f"{CONTRACT}.yaml"), "--config", str(config)]
+    arguments += ["--workspace", str(driven.runs), "--request-id", "r-1", "--id", "nobody"]
+    sent = [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)]
+    before = len(_runs(driven))
+    first, second = driven.test("on_request"), driven.test("on_request")
+    with open_control(load_settings(config, str(driven.runs))) as control:
+        request = control.request("r-1", CONTRACT, ["nobody"])
+    states = {name.partition("[")[0].rpartition(".")[2]: state for name, state in first["tasks"].items()}
+    assert ([0, 0], "success", "success") == (sent, states["finish"], second["state"])
+    assert ("done", before + 1) == (request.state, len(_runs(driven)))
+
+
+def test_no_secret_stands_in_what_airflow_keeps(driven: DrivenAirflow, night: Night) -> None:
+    """No password is in a log, an XCom, a rendered field or a run."""
+    found = []
+    places = [file for folder in (driven.airflow.home, driven.runs) for file in folder.rglob("*") if file.is_file()]
+    for file in places:
+        with suppress(OSError):
+            text = file.read_bytes()
+            found += [file.name for secret in driven.secrets() if secret.encode() in text]
+    assert [] == found
+
+
+def _killed_in_mid_stage(driven: DrivenAirflow) -> dict[str, Any]:
+    """Kill the first attempt's Spark as soon as it has gathered; give what it had published."""
+    known = set(_runs(driven))
+
+    def gathered() -> list[Path]:
+        return [each for each in set(_runs(driven)) - known if (each / "gathered" / "manifest.json").exists()]
+
+    process.wait_until(lambda: bool(gathered()), "nothing was gathered", _A_STAGE)
+    run = gathered()[0]
+    before = _manifests(run)
+    for pid in driven.airflow.processes():
+        with suppress(psutil.Error):
+            submitted = psutil.Process(pid)
+            if submitted.name() == "java" and run.name in submitted.cmdline():
+                psutil.Process(submitted.ppid()).kill()  # the task; its Spark is left alone
+    return before
+
+
+def _figures(run: Path) -> dict[str, Any]:
+    link = json.loads((run / "summary" / "data.json").read_text())["links"][0]
+    return {name: link[name] for name in ("compared", "agreeing", "drifted", "by_cause")}
+
+
+def _newest(driven: DrivenAirflow) -> Path:
+    return max(_runs(driven), key=lambda each: (each / "request").stat().st_mtime)
+
+
+def _runs(driven: DrivenAirflow) -> list[Path]:
+    return [each for each in driven.runs.iterdir() if not each.name.startswith("_") and each.is_dir()]
+
+
+def _manifests(run: Path) -> dict[str, Any]:
+    return {file.parent.name: json.loads(file.read_text()) for file in run.glob("*/manifest.json")}
+
+
+def _tasks(driven: DrivenAirflow, run: str) -> dict[str, dict[str, Any]]:
+    found = driven.airflow.ask("GET", f"{run}/taskInstances")["task_instances"]
+    return {each["task_id"].rpartition(".")[2]: each for each in found}
+
+
+def _states(driven: DrivenAirflow, run: str) -> dict[str, str]:
+    return {name: str(each["state"]) for name, each in _tasks(driven, run).items()}
+
+
+def _said(driven: DrivenAirflow, method: str, path: str, body: Any) -> str:
+    from reconcile.errors import UnreachableError
+
+    try:
+        return str(driven.airflow.ask(method, path, body))
+    except UnreachableError as error:
+        return str(error)
+
+
+def _status_of_a_stranger(address: str) -> int:
+    try:
+        with urlopen(Request(address), timeout=30) as answer:  # noqa: S310 - it is ours
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code

@@ -1,0 +1,36 @@
+"""Ports on which tests start their servers: each owner has three of its own, and each worker of a run."""
+
+from __future__ import annotations
+
+import os
+
+from reconcile.lab.folder import Ports
+
+OWNERS = (
+    "worlds",
+    "audit",
+    "canonical",
+    "control",
+    "doctor",
+    "emission",
+    "fence",
+    "foreign worlds",
+    "gather",
+    "history",
+    "partitions",
+    "repair",
+    "web",
+    "airflow",
+    "lab",
+    "second lab",
+    "readme",
+)
+ROOM = 25
+"""How many owners a worker has room for."""
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+def ports_of(owner: str) -> Ports:
+    """Give the three ports of an owner in this worker."""
+    number = _WORKER * ROOM + OWNERS.index(owner)
+    return Ports(postgres=15500 + number, kafka=19200 + 2 * number, controller=19201 + 2 * number)
