@@ -9,8 +9,6 @@ from typing import Any, Literal
 Kind = Literal["drift", "incomplete", "quality", "plan", "repair"]
 
 _FAILED = ("refused", "unverified")
-_RESULT = "findings"
-"""The suite that holds the result itself against the contract: drift is told as drift, and is what repair is for."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,9 @@ def alerts(
 
 def unmet(quality: Mapping[str, Any] | None) -> list[str]:
     """Say which expectations of what was read failed, so that nothing is planned from it."""
-    if quality is None:
-        return []
-    return [
-        f"{each['link'] or each['suite']}: {each['expectation']} of {', '.join(each['columns']) or 'the table'}"
-        for each in quality["results"]
-        if each["stops"] and each["suite"] != _RESULT
-    ]
+    from reconcile.report import expectations
+
+    return expectations.unmet(quality)
 
 
 def refusals(plan: Mapping[str, Any] | None) -> list[str]:

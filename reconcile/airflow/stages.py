@@ -54,7 +54,7 @@ def told(asked: Asked) -> dict[str, Any]:
             "contract": summary["contract"],
             "verdict": report.verdict,
             "complete": summary["complete"],
-            "exit_code": summary["exit_code"],
+            "exit_code": report.exit_code,
             "links": links,
             "repair": _repair(_found(run, "verified")),
             "alerts": [{"kind": each.kind, "message": each.message} for each in known],

@@ -8,8 +8,9 @@ import click
 
 from reconcile import pipeline
 from reconcile.cli import options
-from reconcile.cli.jobs import job_of
+from reconcile.cli.jobs import job_of, say
 from reconcile.cli.output import print_json
+from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
 
 FAILED = 1
@@ -32,10 +33,12 @@ def quality(
 ) -> None:
     """Check what a run has read and found against expectation suites: the committed ones and the contract's own.
 
-    Exits 1 when an expectation fails that is critical, or that could not be evaluated.
+    Exits 1 when an expectation fails that is critical, or that could not be evaluated. Writes the
+    run's report anew.
     """
     with job_of(run_id, contract, config, workspace) as job:
         found = pipeline.quality(job)
+        report = write_report(job)
     if as_json:
         print_json({"run_id": run_id, **found})
     else:
@@ -49,4 +52,5 @@ def quality(
         for each in found["results"]:
             if each["exception"]:
                 click.echo(f"reconcile: {each['suite']}: {each['expectation']}: {each['exception']}", err=True)
+    say(f"the report is in {report}")
     context.exit(0 if found["success"] else FAILED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +12,13 @@ from reconcile import pipeline
 from reconcile.cli import options
 from reconcile.cli.jobs import run_of, say
 from reconcile.cli.output import print_json
-from reconcile.cli.tables import console, table
+from reconcile.cli.tables import console, show_quality, table
 from reconcile.contract import load_contract
 from reconcile.report.model import Level, Report
 from reconcile.settings import load_settings
+
+if TYPE_CHECKING:
+    from reconcile.job import Job
 
 _WORST = 10
 
@@ -69,6 +73,14 @@ def report(
     say(f"written to {files['html']}")
 
 
+def write_report(job: Job) -> str:
+    """Write the report of a job's run; give the path of the rendering that people open."""
+    from reconcile.report.stage import HTML
+
+    pipeline.report(job.run, job.workspace, job.settings, job.contract)
+    return f"{job.run.folder}/{HTML}"
+
+
 def show(told: Report) -> None:
     """Print a report on the terminal."""
     from reconcile.report.flow import hop_name
@@ -98,6 +110,8 @@ def show(told: Report) -> None:
                 ages.add_row(count.name, f"{count.number:,}")
         out.print(ages)
         _show_worst(told)
+    if told.quality is not None:
+        show_quality(told.quality)
     _show_repair(told)
     for note in told.notes:
         say(f"reconcile: {note}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,10 @@ from reconcile import pipeline
 from reconcile.cli import options, repair
 from reconcile.cli.jobs import ids_of, job_of, new_job, say
 from reconcile.cli.output import print_json
-from reconcile.cli.tables import show_summary
+from reconcile.cli.report import write_report
+from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import RefusedError
+from reconcile.report.expectations import exit_code_with, quality_of, require_open, unmet
 
 if TYPE_CHECKING:
     from reconcile.gather.link_reader import AskedMode
@@ -27,6 +31,12 @@ _MODES = click.Choice(["auto", "digest", "full"])
 @click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
 @click.option("--ids-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="One id in each line.")
 @click.option("--mode", type=_MODES, default="auto", show_default=True, help="How rows are compared.")
+@click.option(
+    "--quality/--no-quality",
+    default=None,
+    show_default="where the contract names suites",
+    help="Also hold expectation suites against what was read.",
+)
 @click.option("--apply", is_flag=True, help="Also emit corrections, after asking, and verify them.")
 @repair.yes_option
 @options.new_run_id
@@ -41,6 +51,7 @@ def run(
     ids: tuple[str, ...],
     ids_file: Path | None,
     mode: AskedMode,
+    quality: bool | None,
     apply: bool,
     yes: bool,
     run_id: str | None,
@@ -50,22 +61,36 @@ def run(
 ) -> None:
     """Compare a source with its copies and say why they differ.
 
-    Exits 0 when they agree, 1 on drift beyond tolerance, 2 when that could not be told. With --apply it exits 0 only
-    when all corrections are verified and nothing beyond tolerance is left.
+    Exits 0 when they agree, 1 on drift beyond tolerance or expectations that stop a repair, 2 when that could not be
+    told. With --apply it exits 0 only when all corrections are verified and nothing beyond tolerance is left; a plan
+    that is refused, or expectations that stop it, exit 2.
     """
     if yes and not apply:
         raise click.UsageError("--yes says yes to --apply, which is not there")
     asked = ids_of(ids, ids_file)
     with new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=asked, mode=mode) as job:
         say(f"run {job.run.id}")
+        checking = any(each.quality for each in job.links) if quality is None else quality
+        if checking:
+            from reconcile.report.quality_stage import require_suites
+
+            require_suites(job)
         pipeline.gather(job)
         told = pipeline.audit(job)
-        repaired = _repaired(job, told, yes, as_json) if apply else None
-        report = _reported(job)
-    if as_json or not apply:
-        _show(job, told | ({"repair": repaired} if apply else {}), as_json, report)
+        checked = pipeline.quality(job) if checking else None
+        if not as_json:
+            _show(job, told, as_json)
+            _show_quality(checked)
+        repaired, refused = _repaired(job, checked, yes, as_json) if apply else (None, None)
+        report = write_report(job)
+    if as_json:
+        repair_told = repaired if refused is None else {"refused": str(refused)}
+        _show(job, told | _quality_told(checked) | ({"repair": repair_told} if apply else {}), as_json, report)
     say(f"the report is in {report}")
-    context.exit(told["exit_code"] if repaired is None else repaired["exit_code"])
+    if refused is not None:
+        raise refused
+    code = told["exit_code"] if repaired is None else repaired["exit_code"]
+    context.exit(exit_code_with(code, len(unmet(checked))))
 
 
 @click.command()
@@ -135,32 +160,35 @@ def audit(
     context.exit(told["exit_code"])
 
 
-def _repaired(job: Job, told: dict[str, Any], yes: bool, as_json: bool) -> dict[str, Any] | None:
-    """Plan, apply and verify; give what became of the corrections, or None if the answer was no."""
-    if not as_json:
-        _show(job, told, as_json)
-    plan = pipeline.plan(job)
-    if not as_json:
-        repair.show_plan(plan, repair.SHOWN)
+def _repaired(
+    job: Job, checked: Mapping[str, Any] | None, yes: bool, as_json: bool
+) -> tuple[dict[str, Any] | None, RefusedError | None]:
+    """Plan, apply and verify; give what became of the corrections, None if the answer was no, and what refused them."""
     try:
+        require_open(checked)
+        plan = pipeline.plan(job)
+        if not as_json:
+            repair.show_plan(plan, repair.SHOWN)
         if repair.emitted(job, yes) is None:
-            return None
+            return None, None
     except RefusedError as error:
-        if as_json:
-            _show(job, told | {"repair": {"refused": str(error)}}, as_json)
-        raise
+        return None, error
     verified = pipeline.verify(job)
     if not as_json:
         repair.show_verified(verified)
-    return verified
+    return verified, None
 
 
-def _reported(job: Job) -> str:
-    """Write the run's report; give the path of the one that people open."""
-    from reconcile.report.stage import HTML
+def _show_quality(checked: Mapping[str, Any] | None) -> None:
+    if (quality := quality_of(checked)) is not None:
+        show_quality(quality)
 
-    pipeline.report(job.run, job.workspace, job.settings, job.contract)
-    return f"{job.run.folder}/{HTML}"
+
+def _quality_told(checked: Mapping[str, Any] | None) -> dict[str, Any]:
+    if (quality := quality_of(checked)) is None:
+        return {}
+    failed = [asdict(each) for each in quality.failed]
+    return {"quality": {"success": not quality.stopping, "failed": failed}}
 
 
 def _show(job: Job, told: dict[str, Any], as_json: bool, report: str | None = None) -> None:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from reconcile.report.model import Quality
+
 _WIDE = 160
 
 
@@ -56,6 +58,21 @@ def show_summary(run_id: str, told: dict[str, Any]) -> None:
             counts = f"{before['opened']:,} new, {before['returned']:,} came back, {before['closed']:,} gone"
             out.print(f"{each['link']}: {counts} since the runs before")
     out.print(_verdict(run_id, told))
+
+
+def show_quality(quality: Quality) -> None:
+    """Show which expectations failed, and why they are there; or that none did."""
+    out = console()
+    if not quality.failed:
+        out.print(f"Expectations of the data: all {quality.total:,} are met.")
+        return
+    failed = table("expectation that failed", "columns", "of", "severity", "rows", "why", wrap=("why",))
+    for each in quality.failed:
+        many = "" if each.rows is None else f"{each.unexpected or 0:,} of {each.rows:,}"
+        severity = f"{each.severity}, stops a repair" if each.stops else each.severity
+        why = each.why or "" if each.exception is None else f"could not be evaluated: {each.exception}"
+        failed.add_row(each.expectation, ", ".join(each.columns), each.link or each.suite, severity, many, why)
+    out.print(failed)
 
 
 def _verdict(run_id: str, told: dict[str, Any]) -> str:

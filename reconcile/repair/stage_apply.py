@@ -26,7 +26,7 @@ from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.emission import emit
 from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
 from reconcile.repair.records import Records
-from reconcile.repair.stage_plan import PLAN, made_of, planned
+from reconcile.repair.stage_plan import MADE_OF, PLAN, planned
 from reconcile.repair.values import SourceValues
 from reconcile.repair.verification import passed
 from reconcile.report import expectations
@@ -53,12 +53,12 @@ def require_applicable(job: Job, plan: Plan) -> None:
     """Raise PlanRefusedError if the plan was refused, or what it was made of has changed since."""
     if plan.contract_digest != job.contract.digest:
         raise PlanRefusedError("the contract was changed since the plan was made: start a new run")
+    for name in MADE_OF:
+        if plan.made_of.get(name) != job.run.manifest(name).digest:
+            raise PlanRefusedError(f"the {name} of the run were changed since the plan was made: start a new run")
     failed = expectations.against_repair(expectations.published(job.run))
     if reasons := dict.fromkeys([*plan.reasons, *failed]):
         raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(reasons))
-    for name in made_of(job.run):
-        if plan.made_of.get(name) != job.run.manifest(name).digest:
-            raise PlanRefusedError(f"the plan was not made of the {name} that the run has now: start a new run")
 
 
 def apply(job: Job, *, approved: bool) -> dict[str, Any]:

@@ -27,15 +27,16 @@ from reconcile.job import Job
 from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.planning import Log, Route, World
 from reconcile.repair.values import SourceRow, SourceValues
-from reconcile.report import stored
+from reconcile.report import expectations, stored
 from reconcile.run import Run
 
 PLAN = "plan"
+MADE_OF = (auditing.FINDINGS, auditing.SUMMARY)
 
 
 def plan(job: Job) -> Plan:
     """Plan what is to be done about the run's findings, unless that was done; give the plan."""
-    inputs = job.inputs([auditing.FINDINGS, auditing.SUMMARY])
+    inputs = job.inputs(MADE_OF)
     if job.run.manifest(auditing.SUMMARY).inputs.contract != job.contract.digest:
         raise RefusedError(f"the contract was changed since the run {job.run.id} was audited: start a new run")
     if job.run.done(PLAN, inputs):
@@ -79,14 +80,15 @@ class _Planning:
         drafts = [self._draft(each) for group in self.ordered for each in job.links if each.group == group]
         looked = self._looked([each for each in drafts if each.open])
         links = [looked.get(each.empty.link) or self._unlooked(each) for each in drafts]
-        run = {name: job.run.manifest(name).digest for name in (auditing.FINDINGS, auditing.SUMMARY)}
+        run = {name: job.run.manifest(name).digest for name in MADE_OF}
         return Plan(job.run.id, contract.aggregate, contract.digest, run, tuple(links), self._refused())
 
     def _refused(self) -> tuple[str, ...]:
+        failed = expectations.against_repair(expectations.published(self.job.run))
         if self.summary["complete"]:
-            return ()
+            return tuple(failed)
         unread = (f"{each['link']}: {each['message']}" for each in self.summary["unread"])
-        return ("the run is incomplete, and nothing is ever repaired from such a run", *unread)
+        return ("the run is incomplete, and nothing is ever repaired from such a run", *unread, *failed)
 
     def _draft(self, consumer: Consumer) -> _Draft:
         contract, link = self.job.contract, self.job.contract.link(consumer)

@@ -19,6 +19,8 @@ class Level(StrEnum):
     AGREES = "agrees"
     TOLERATED = "tolerated"
     """Some drift, and no more than the contract accepts."""
+    UNMET = "unmet"
+    """No drift beyond that, and an expectation failed that keeps the run from being repaired."""
     DRIFT = "drift"
     UNKNOWN = "unknown"
     """Something that had to be read could not be read."""
@@ -177,6 +179,40 @@ class RepairResult:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """An expectation that what was read did not meet. It holds figures, and no values of rows."""
+
+    suite: str
+    link: str | None
+    """None where it is about the topic."""
+    expectation: str
+    columns: tuple[str, ...]
+    severity: str
+    why: str | None
+    rows: int | None
+    """How many rows were looked at; None for an expectation of another kind."""
+    unexpected: int | None
+    exception: str | None
+    """What was raised in place of an answer."""
+    stops: bool
+    """Whether nothing may be repaired because of it; drift stops nothing, for it is what repair is for."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How the expectations of a run went."""
+
+    total: int
+    passed: int
+    failed: tuple[Expectation, ...]
+
+    @property
+    def stopping(self) -> tuple[Expectation, ...]:
+        """Those that keep the run from being repaired."""
+        return tuple(each for each in self.failed if each.stops)
+
+
+@dataclass(frozen=True)
 class Report:
     """All that is told of one run."""
 
@@ -203,6 +239,8 @@ class Report:
     """The worst of them, worst first."""
     repair: RepairResult | None
     """None as long as no plan was made."""
+    quality: Quality | None
+    """None as long as no expectations were checked."""
     trends: tuple[Trend, ...]
     notes: tuple[str, ...]
     """What a reader should know of the report itself."""

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reconcile.manifest import DamagedArtifactError
+from reconcile.report.expectations import exit_code_with, level_with, published, unmet
+from reconcile.report.model import Level
 from reconcile.workspace import Workspace
+
+_LEVELS = (Level.AGREES, Level.DRIFT, Level.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class RunLine:
     drifted: int | None = None
     latent: int | None = None
     exit_code: int | None = None
+    level: Level | None = None
 
 
 def newest(place: Workspace, limit: int, offset: int = 0) -> tuple[list[RunLine], int]:
@@ -37,6 +42,7 @@ def overview(place: Workspace, run_id: str) -> RunLine:
     try:
         manifests = run.manifests()
         told = run.json("summary") if any(each.name == "summary" for each in manifests) else None
+        failed = len(unmet(published(run)))
     except DamagedArtifactError:
         return RunLine(run_id, None, "damaged")
     began = min((each.created_at for each in manifests), default=None)
@@ -46,7 +52,10 @@ def overview(place: Workspace, run_id: str) -> RunLine:
     compared, drifted, latent = (
         sum(each[name] for each in told["links"]) for name in ("compared", "drifted", "latent")
     )
-    return RunLine(run_id, began, last, told["contract"], compared, drifted, latent, told["exit_code"])
+    code, level = told["exit_code"], level_with(_LEVELS[told["exit_code"]], failed)
+    return RunLine(
+        run_id, began, last, told["contract"], compared, drifted, latent, exit_code_with(code, failed), level
+    )
 
 
 def _began(place: Workspace, run_id: str) -> str | None:

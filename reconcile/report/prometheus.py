@@ -21,7 +21,7 @@ def prometheus(report: Report) -> str:
             lines.extend(_line(f"reconcile_{name}", labels, value) for labels, value in samples)
 
     contract = {"contract": report.aggregate}
-    gauge("run_exit_code", "0 agrees, 1 drift beyond tolerance, 2 could not tell.", [(contract, report.exit_code)])
+    gauge("run_exit_code", _EXIT_CODE, [(contract, report.exit_code)])
     gauge("run_complete", "Whether all that had to be read was read.", [(contract, int(report.complete))])
     gauge("run_timestamp_seconds", "When the copies were compared.", [(contract, report.closed_at.timestamp())])
     for name, about in _FIGURES.items():
@@ -36,9 +36,14 @@ def prometheus(report: Report) -> str:
     )
     oldest = [({"link": each.link}, each.oldest.timestamp()) for each in read if each.oldest is not None]
     gauge("oldest_drift_timestamp_seconds", "Since when the oldest drift stands.", oldest)
+    if (quality := report.quality) is not None:
+        gauge("expectations", "Expectations that were checked.", [(contract, quality.total)])
+        gauge("expectations_failed", "Those that were not met.", [(contract, len(quality.failed))])
+        gauge("expectations_stopping", "Those that stop a repair.", [(contract, len(quality.stopping))])
     return "\n".join(lines) + "\n"
 
 
+_EXIT_CODE = "0 agrees, 1 drift beyond tolerance or expectations that stop a repair, 2 could not tell."
 _FIGURES = {
     "compared": "Aggregates that were compared.",
     "agreeing": "Aggregates that agree.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconcile.errors import InvalidFileError, Problem
+from reconcile.errors import InvalidFileError, Problem, RefusedError
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuite
@@ -44,12 +44,15 @@ class Checked:
 
 @contextmanager
 def quality_context() -> Iterator[EphemeralDataContext]:
-    """Give a data context that lives in memory and reports to nobody."""
+    """Give a data context that lives in memory and reports to nobody; raise RefusedError where there is no library."""
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library's own, when it is imported and when it is used
-        import great_expectations as gx
+        try:
+            import great_expectations as gx
+        except ModuleNotFoundError as error:
+            raise RefusedError(f"expectations need {error.name}: pip install 'reconcile[quality]'") from None
 
         context = gx.get_context(mode="ephemeral")
         context.enable_analytics(enable=False)

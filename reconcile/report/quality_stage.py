@@ -6,18 +6,24 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract import Consumer
+from reconcile.errors import InvalidFileError, Problem
 from reconcile.files import committed
 from reconcile.gather import stage as gathering
 from reconcile.job import Job
 from reconcile.report import quality_frames
+from reconcile.report.expectations import QUALITY
 from reconcile.report.quality import Checked, check, load_suite, quality_context
+from reconcile.yamlfile import quoted
 
 if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuite
     from great_expectations.data_context import EphemeralDataContext
     from pyspark.sql import DataFrame
 
-QUALITY = "quality"
 COMMITTED = ("source", "copy", "findings")
+LOG = "log"
+FRAMES = ("copy", "source", "rates")
+"""What a suite of a consumer may be about."""
 
 
 def quality(job: Job) -> dict[str, Any]:
@@ -34,12 +40,19 @@ def quality(job: Job) -> dict[str, Any]:
     return found
 
 
+def require_suites(job: Job) -> None:
+    """Read the suites that the contract names; raise InvalidFileError for one that is none."""
+    with quality_context():
+        for consumer in job.links:
+            _own(job, consumer)
+
+
 def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
     told = job.run.json("summary")
     links = {each["consumer"]: each for each in told["links"]}
     history = gathering.kept_history(job)
-    log, frame = load_suite(committed("expectations", "log.json"))
-    assert frame == "log"
+    log, frame = load_suite(committed("expectations", f"{LOG}.json"))
+    assert frame == LOG
     checked = check(context, log, quality_frames.log(history), {}, None)
     for consumer in job.links:
         if consumer.name in links:
@@ -59,11 +72,25 @@ def _of_link(
     compared = max(link["compared"], 1)
     tolerated = max(consumer.tolerance.ratio, consumer.tolerance.rows / compared)
     versions = {"source": job.contract.source.version, "copy": consumer.version}
-    files = [committed("expectations", f"{name}.json") for name in COMMITTED]
-    files += [job.file.parent / name for name in consumer.quality]
+    suites = [load_suite(committed("expectations", f"{name}.json")) for name in COMMITTED]
     checked = []
-    for file in files:
-        suite, about = load_suite(file)
+    for suite, about in [*suites, *_own(job, consumer)]:
         parameters = {"tolerated": tolerated, "versioned": 1.0 if versions.get(about) else 0.0}
         checked += check(context, suite, frames[about], parameters, link["link"])
     return checked
+
+
+def _own(job: Job, consumer: Consumer) -> list[tuple[ExpectationSuite, str]]:
+    """Read a consumer's suites, each with the frame that it is about."""
+    found = []
+    for name in consumer.quality:
+        file = job.file.parent / name
+        suite, about = load_suite(file)
+        if suite.name in (*COMMITTED, LOG):
+            raise InvalidFileError(
+                file, [Problem("name", f"{quoted(suite.name)} is the name of a suite that is run anyway")]
+            )
+        if about not in FRAMES:
+            raise InvalidFileError(file, [Problem("meta.frame", f"{quoted(about)} is none of {', '.join(FRAMES)}")])
+        found.append((suite, about))
+    return found

@@ -12,6 +12,7 @@ from reconcile.control.findings import Seen
 from reconcile.domain.finding import SCHEMA_VERSION
 from reconcile.report import stored
 from reconcile.report.ages import age
+from reconcile.report.expectations import AGREEING, exit_code_with, level_with, published, quality_of
 from reconcile.report.hiding import Hiding, hiding
 from reconcile.report.model import Count, Known, Level, LinkResult, Report, Shown
 from reconcile.report.repairs import Repairs
@@ -42,7 +43,8 @@ def report_of(
     tally = Tally(fence["topic"]["name"], len(fence["topic"]["partitions"]), closed_at, shown)
     tally.add_all(stored.tuples(run, "findings", COLUMNS, place.spark))
     links = _links(summary, tally.oldest)
-    level = _level(summary["exit_code"], links)
+    compared, quality = _level(summary["exit_code"], links), quality_of(published(run))
+    unmet = len(quality.stopping) if quality is not None else 0
     repairs = Repairs.of(run)
     told, problem = trends(place, settings, summary["contract"], datetime.fromisoformat(fence["opened_at"]))
     notes = tuple(each for each in (concealed.note, problem) if each)
@@ -53,9 +55,9 @@ def report_of(
         source=fence["source"]["store"],
         opened_at=datetime.fromisoformat(fence["opened_at"]),
         closed_at=closed_at,
-        level=level,
-        verdict=_verdict(level, links),
-        exit_code=summary["exit_code"],
+        level=level_with(compared, unmet),
+        verdict=_verdict(compared, links) + _failing(compared, unmet),
+        exit_code=exit_code_with(summary["exit_code"], unmet),
         complete=summary["complete"],
         links=links,
         flows=tally.flows,
@@ -65,6 +67,7 @@ def report_of(
         total=tally.total,
         shown=Showing(run, settings, concealed, closed_at, repairs, place.spark).of(tally.worst()),
         repair=None if repairs is None else repairs.result(),
+        quality=quality,
         trends=told,
         notes=notes,
     )
@@ -193,6 +196,14 @@ def _verdict(level: Level, links: tuple[LinkResult, ...]) -> str:
     who = f"{len(drifted)} of {len(links)} copies have drifted" if several else "The copy has drifted"
     number, compared = sum(each.drifted for each in drifted), sum(each.compared for each in drifted)
     return f"{who}: {number:,} of {compared:,} aggregates differ"
+
+
+def _failing(compared: Level, unmet: int) -> str:
+    """End the verdict's sentence with what failed beside it."""
+    if not unmet:
+        return ""
+    joined = ", but" if compared in AGREEING else ", and"
+    return f"{joined} {unmet:,} {'expectation' if unmet == 1 else 'expectations'} of the data failed"
 
 
 def _plain(value: Any) -> Any:

@@ -7,10 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from reconcile.cli import cli
+from reconcile.contract import load_contract
 from reconcile.errors import InvalidFileError
 from reconcile.files import committed
+from reconcile.job import Job
+from reconcile.lab import faults
+from reconcile.report.expectations import GateClosedError
 from reconcile.report.quality import check, load_suite, quality_context
+from reconcile.report.quality_stage import require_suites
+from reconcile.settings import Settings
+from tests.integration.runs import Runs
+from tests.integration.worlds import seeded_world
+from tests.unit.report_runs import CONTRACT, contract_file, made_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,3 +100,47 @@ def test_what_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "own.json").write_text(text)
     with pytest.raises(InvalidFileError, match=r"own\.json"):
         load_suite(tmp_path / "own.json")
+
+
+def test_a_suite_of_its_own_that_fails_is_reported_and_stops_the_repair(spark: SparkSession, tmp_path: Path) -> None:
+    """Though there is drift to repair and somebody said yes: nothing is planned, and the report names the suite."""
+    own = {"type": "expect_column_values_to_be_null", "kwargs": {"column": "email"}, "meta": {"why": "none was asked"}}
+    suite_of(tmp_path, {**own, "severity": "critical"})
+    said = yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8"))
+    said["consumers"][0] |= {"quality": ["suite.json"], "settle": {"timeout": "2s", "confirm_after": "0s"}}
+    file = tmp_path / "user-account.yaml"
+    file.write_text(yaml.safe_dump(said, sort_keys=False))
+    with seeded_world(aggregates=60) as lab:
+        faults.plant(lab, faults.named(["hand-edit"]), 1)
+        runs = Runs.of(spark, lab, tmp_path / "runs")
+        words = ["run", str(file), "--mode", "full", "--apply", "--yes", "--json", "--run-id", "gated", "--quality"]
+        words += ["--config", str(runs.settings_file), "--workspace", str(runs.folder)]
+        done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, GateClosedError)
+    told = json.loads(done.stdout)
+    failed = [(each["suite"], each["columns"], each["rows"]) for each in told["quality"]["failed"] if each["stops"]]
+    assert (False, [("own", ["email"], 60)]) == (told["quality"]["success"], failed)
+    folder = runs.folder / "gated"
+    assert {"quality", "summary"} == {"quality", "summary", "plan", "applied"} & {
+        each.name for each in folder.iterdir()
+    }
+    page = (folder / "report.html").read_text("utf-8")
+    assert "and 1 expectation of the data failed</h1>" in page
+    assert "suite own" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "meta", "problem"),
+    [("own", {"frame": "copies"}, "meta.frame"), ("findings", {}, "name: ")],
+)
+def test_a_suite_that_could_mean_something_else_is_refused(
+    tmp_path: Path, name: str, meta: dict[str, Any], problem: str
+) -> None:
+    """A frame that there is none of, or the name of a suite that stops nothing; before anything is read."""
+    own = {"type": "expect_column_values_to_be_null", "kwargs": {"column": "email"}}
+    (tmp_path / "own.json").write_text(json.dumps({"name": name, "meta": meta, "expectations": [own]}))
+    file = contract_file(tmp_path, CONTRACT.rstrip("\n") + "\n    quality: [own.json]\n")
+    place, run = made_run(tmp_path / "runs", contract=file)
+    job = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
+    with pytest.raises(InvalidFileError, match=rf"own\.json: {problem}"):
+        require_suites(job)

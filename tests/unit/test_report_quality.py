@@ -1,0 +1,232 @@
+"""What the report says of the expectations that a run was held against."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from reconcile.cli import cli
+from reconcile.domain.finding import Finding
+from reconcile.report.expectations import GateClosedError, published, require_open
+from reconcile.report.html import report_html
+from reconcile.report.model import Level, Report
+from reconcile.report.overview import overview
+from reconcile.report.prometheus import prometheus
+from reconcile.report.result import report_of, to_data
+from reconcile.settings import Settings
+from tests.unit.report_runs import LINK, checked, expected, finding, made_run
+
+HOSTILE = "<script>alert('x')</script>"
+MET = expected("source", success=True)
+DRIFT = expected("findings", columns=["drift"])
+
+
+def told(folder: Path, *results: dict[str, Any], findings: tuple[Finding, ...] = (), **made: Any) -> Report:
+    """Give the report of a run of which these expectations were checked."""
+    place, run = made_run(folder, findings, **made)
+    checked(run, *results)
+    return report_of(run, place, Settings(workspace=place.root))
+
+
+def page(report: Report) -> str:
+    """Give the one-file report."""
+    return "".join(report_html(report))
+
+
+class Cells(HTMLParser):
+    """Collects the texts of the cells of tables with a caption, and whether each header says what it heads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.unscoped = 0
+        self._within = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a caption or a cell."""
+        self._within = self._within or tag == "caption"
+        if self._within and tag in ("caption", "th", "td"):
+            self.texts.append("")
+            self.unscoped += tag == "th" and "scope" not in dict(attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave the table."""
+        self._within = self._within and tag != "table"
+
+    def handle_data(self, data: str) -> None:
+        """Take what stands in it."""
+        if self._within and self.texts:
+            self.texts[-1] += data
+
+
+def test_a_run_without_a_gate_says_nothing_of_expectations(tmp_path: Path) -> None:
+    """None, and not that all are met."""
+    place, run = made_run(tmp_path)
+    report = report_of(run, place, Settings(workspace=place.root))
+    assert (None, 0) == (report.quality, report.exit_code)
+    assert "No expectations were checked." in page(report)
+
+
+def test_expectations_are_counted_and_those_that_failed_are_kept(tmp_path: Path) -> None:
+    """With all that is known of each."""
+    quality = told(tmp_path, MET, expected()).quality
+    assert quality is not None
+    assert (2, 1) == (quality.total, quality.passed)
+    assert [("own", LINK, ("phone",), "critical", 3, 1000, True)] == [
+        (each.suite, each.link, each.columns, each.severity, each.unexpected, each.rows, each.stops)
+        for each in quality.failed
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "findings", "level", "code", "verdict"),
+    [
+        (MET, (), Level.AGREES, 0, "The copy agrees with the source"),
+        (
+            expected(),
+            (),
+            Level.UNMET,
+            1,
+            "The copy agrees with the source, but 1 expectation of the data failed",
+        ),
+        (
+            expected(),
+            (finding(),),
+            Level.DRIFT,
+            1,
+            "The copy has drifted: 1 of 1,000 aggregates differ, and 1 expectation of the data failed",
+        ),
+        (expected(severity="warning", stops=False), (), Level.AGREES, 0, "The copy agrees with the source"),
+        (DRIFT, (finding(),), Level.DRIFT, 1, "The copy has drifted: 1 of 1,000 aggregates differ"),
+    ],
+    ids=["met", "failed", "failed beside drift", "a warning", "drift itself"],
+)
+def test_the_verdict_and_the_exit_code_tell_what_stops_a_repair(
+    tmp_path: Path, result: dict[str, Any], findings: tuple[Finding, ...], level: Level, code: int, verdict: str
+) -> None:
+    """A warning stops nothing, and drift is told once."""
+    report = told(tmp_path, result, findings=findings)
+    assert (level, code, verdict) == (report.level, report.exit_code, report.verdict)
+
+
+def test_drift_that_is_tolerated_does_not_hide_what_failed(tmp_path: Path) -> None:
+    """The contract tolerates drift, and no data that cannot be trusted."""
+    report = told(tmp_path, expected(), expected(columns=["email"]), findings=(finding(),), exit_code=0)
+    assert (Level.UNMET, 1) == (report.level, report.exit_code)
+    assert "The copy agrees as far as the contract asks, but 2 expectations of the data failed" == report.verdict
+
+
+def test_a_run_that_could_not_tell_still_could_not(tmp_path: Path) -> None:
+    """2 stays 2."""
+    report = told(tmp_path, expected(), unread=[{"link": LINK, "message": "the store does not answer"}])
+    assert (Level.UNKNOWN, 2) == (report.level, report.exit_code)
+    assert "It could not be told whether login agrees, and 1 expectation of the data failed" == report.verdict
+
+
+def test_that_all_are_met_is_a_line(tmp_path: Path) -> None:
+    """And no table."""
+    text = page(told(tmp_path, MET, MET))
+    assert "All 2 expectations of the data are met." in text
+    assert [] == Cells(text).texts
+
+
+def test_what_failed_is_a_table(tmp_path: Path) -> None:
+    """In words, with a caption, and headers that say what they head."""
+    bare = expected("log", link=None, columns=[], rows=None, why=None)
+    cells = Cells(page(told(tmp_path, MET, expected(), bare)))
+    texts = [" ".join(each.split()) for each in cells.texts]
+    assert "2 of 3 expectations of the data failed, and nothing is repaired from such data." == texts[0]
+    assert "expect column values to not be nullsuite own" == texts[7]
+    assert ["phone", LINK, "critical stops a repair", "3 of 1,000", "everybody can be called"] == texts[8:13]
+    assert ["the table", "user-account", "critical stops a repair", "", ""] == texts[14:]
+    assert 0 == cells.unscoped
+
+
+@pytest.mark.parametrize("name", ["why", "exception", "expectation", "suite", "severity", "link"])
+def test_what_is_hostile_is_text(tmp_path: Path, name: str) -> None:
+    """Suites are written by people, and exceptions quote what they met."""
+    text = page(told(tmp_path, {**expected(stops=False), name: HOSTILE}))
+    assert 1 == text.count("<script>")
+    assert "&lt;script&gt;" in text
+
+
+def test_an_exception_is_told(tmp_path: Path) -> None:
+    """In place of an answer."""
+    text = page(told(tmp_path, expected(rows=None, unexpected=None, exception="no column nowhere")))
+    assert "<b>could not be evaluated:</b> no column nowhere" in text
+
+
+def test_json_holds_what_failed(tmp_path: Path) -> None:
+    """As the model has it."""
+    data = json.loads(json.dumps(to_data(told(tmp_path, MET, expected())), allow_nan=False))
+    assert ("unmet", 1) == (data["level"], data["exit_code"])
+    assert (2, 1, ["phone"]) == (
+        data["quality"]["total"],
+        data["quality"]["passed"],
+        data["quality"]["failed"][0]["columns"],
+    )
+
+
+def test_prometheus_counts_expectations(tmp_path: Path) -> None:
+    """All of them, those that failed, and those that stop a repair."""
+    lines = prometheus(told(tmp_path, MET, DRIFT, expected())).splitlines()
+    assert 'reconcile_expectations{contract="user-account"} 3' in lines
+    assert 'reconcile_expectations_failed{contract="user-account"} 2' in lines
+    assert 'reconcile_expectations_stopping{contract="user-account"} 1' in lines
+    assert 'reconcile_run_exit_code{contract="user-account"} 1' in lines
+
+
+def test_prometheus_has_no_figures_of_a_gate_that_was_not_held(tmp_path: Path) -> None:
+    """Nothing looks like zero failures."""
+    place, run = made_run(tmp_path)
+    assert "reconcile_expectations" not in prometheus(report_of(run, place, Settings(workspace=place.root)))
+
+
+def test_a_report_that_is_rendered_again_knows_what_was_checked_since(tmp_path: Path) -> None:
+    """The terminal names it too."""
+    _, run = made_run(tmp_path)
+    words = ["report", "r1", "--workspace", str(tmp_path)]
+    before = CliRunner().invoke(cli, words, catch_exceptions=False)
+    checked(run, expected(why=HOSTILE))
+    after = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert "expect_column_values_to_not_be_null" not in before.stdout
+    assert "but 1 expectation of the data failed" in after.stdout.splitlines()[0]
+    assert "expect_column_values_to_not_be_null" in after.stdout
+    assert "critical, stops a repair" in after.stdout
+    assert "Data quality" in (Path(run.folder) / "report.html").read_text("utf-8")
+
+
+def test_a_list_of_runs_tells_what_failed(tmp_path: Path) -> None:
+    """An exit code of 1 that is not drift is not called drift."""
+    place, run = made_run(tmp_path)
+    checked(run, expected())
+    line = overview(place, "r1")
+    assert (1, Level.UNMET, 0) == (line.exit_code, line.level, line.drifted)
+
+
+def test_a_closed_gate_names_every_reason(tmp_path: Path) -> None:
+    """Drift is none."""
+    _, run = made_run(tmp_path)
+    checked(run, DRIFT, expected(), expected("log", link=None, columns=[]))
+    with pytest.raises(GateClosedError) as refused:
+        require_open(published(run))
+    assert [
+        "nothing is planned or emitted:",
+        f"  an expectation failed: {LINK}: expect_column_values_to_not_be_null of phone",
+        "  an expectation failed: log: expect_column_values_to_not_be_null of the table",
+    ] == str(refused.value).splitlines()
+
+
+@pytest.mark.parametrize("results", [None, (), (MET,), (DRIFT,), (expected(stops=False),)])
+def test_an_open_gate_refuses_nothing(tmp_path: Path, results: tuple[dict[str, Any], ...] | None) -> None:
+    """Neither does one that was not held."""
+    _, run = made_run(tmp_path)
+    if results is not None:
+        checked(run, *results)
+    require_open(published(run))

@@ -1,0 +1,232 @@
+"""The gate on the command line, and before a plan: what it stops, and what people and machines are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconcile import pipeline
+from reconcile.cli import cli, repair
+from reconcile.contract import load_contract
+from reconcile.domain.plan import Plan
+from reconcile.job import Job
+from reconcile.repair import stage_plan
+from reconcile.repair.stage_apply import PlanRefusedError, require_applicable
+from reconcile.report.expectations import GateClosedError
+from reconcile.settings import Settings
+from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, expected, finding, made_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAILED = f"an expectation failed: {LINK}: expect_column_values_to_not_be_null of phone"
+SUITE = "    quality: [own.json]\n"
+
+
+@dataclass
+class World:
+    """A run that is there already; the stages that would make it do nothing."""
+
+    file: Path
+    job: Job
+    results: list[dict[str, Any]] = field(default_factory=list)
+    did: list[str] = field(default_factory=list)
+
+    def run(self, *words: str) -> Result:
+        """Call `reconcile run`."""
+        return CliRunner().invoke(cli, ["run", str(self.file), *words])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose copy agrees, and whose contract names no suite."""
+    return world_of(tmp_path, monkeypatch, CONTRACT)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The same, and the contract names one."""
+    return world_of(tmp_path, monkeypatch, CONTRACT.rstrip("\n") + "\n" + SUITE)
+
+
+def world_of(folder: Path, monkeypatch: pytest.MonkeyPatch, contract: str) -> World:
+    """Make it."""
+    file = contract_file(folder, contract)
+    made = World(file, job_of(folder, file))
+
+    @contextmanager
+    def new_job(*_: Any, **__: Any) -> Iterator[Job]:
+        yield made.job
+
+    def quality(job: Job) -> dict[str, Any]:
+        made.did.append("quality")
+        return checked(job.run, *made.results)
+
+    def plan(_: Job) -> Plan:
+        made.did.append("plan")
+        return Plan("r1", "user-account", "0" * 64, {})
+
+    monkeypatch.setattr(import_module("reconcile.cli.run"), "new_job", new_job)
+    monkeypatch.setattr("reconcile.report.quality_stage.require_suites", lambda _: made.did.append("suites"))
+    monkeypatch.setattr(pipeline, "gather", lambda _: made.did.append("gather"))
+    monkeypatch.setattr(pipeline, "audit", lambda job: pipeline.summary(job.run))
+    monkeypatch.setattr(pipeline, "quality", quality)
+    monkeypatch.setattr(pipeline, "plan", plan)
+    monkeypatch.setattr(repair, "emitted", lambda *_: made.did.append("emit"))
+    return made
+
+
+def job_of(folder: Path, file: Path) -> Job:
+    """Give the job of a run of which nothing differs."""
+    place, run = made_run(folder / "runs", contract=file)
+    untouched = cast("SparkSession", object())
+    return Job(load_contract(file), file, Settings(workspace=place.root), place, run, spark_session=untouched)
+
+
+def test_the_gate_is_held_before_anything_is_planned(world: World) -> None:
+    """Suites are read first of all, so that a wrong one costs nothing."""
+    world.run("--quality", "--apply", "--yes")
+    assert ["suites", "gather", "quality", "plan", "emit"] == world.did
+
+
+@pytest.mark.parametrize(("words", "held"), [((), False), (("--quality",), True), (("--no-quality",), False)])
+def test_without_suites_of_its_own_a_contract_has_no_gate(world: World, words: tuple[str, ...], held: bool) -> None:
+    """Unless it is asked for."""
+    assert 0 == world.run(*words).exit_code
+    assert held == ("quality" in world.did)
+
+
+@pytest.mark.parametrize(("words", "held"), [((), True), (("--no-quality",), False)])
+def test_a_contract_with_suites_of_its_own_has_a_gate(own: World, words: tuple[str, ...], held: bool) -> None:
+    """Unless somebody says no."""
+    own.run(*words)
+    assert held == ("quality" in own.did)
+
+
+def test_what_failed_is_named_and_exits_1(world: World) -> None:
+    """Beside the figures of a copy that agrees; the report knows it too."""
+    world.results = [expected()]
+    done = world.run("--quality")
+    assert 1 == done.exit_code
+    assert "expect_column_values_to_not_be_null" in done.stdout
+    assert "critical, stops a repair" in done.stdout
+    assert "expectation of the data failed" in (Path(world.job.run.folder) / "report.html").read_text("utf-8")
+
+
+def test_that_all_are_met_is_said(world: World) -> None:
+    """In one line."""
+    world.results = [expected(success=True)]
+    done = world.run("--quality")
+    assert 0 == done.exit_code
+    assert "Expectations of the data: all 1 are met." in done.stdout.splitlines()
+
+
+def test_nothing_is_planned_where_the_gate_is_closed(world: World) -> None:
+    """The reasons are the error; the report is written all the same."""
+    world.results = [expected()]
+    done = world.run("--quality", "--apply", "--yes")
+    assert isinstance(done.exception, GateClosedError)
+    assert f"nothing is planned or emitted:\n  {FAILED}" == str(done.exception)
+    assert ["suites", "gather", "quality"] == world.did
+    assert (Path(world.job.run.folder) / "report.html").exists()
+
+
+def test_drift_does_not_keep_from_planning(world: World) -> None:
+    """It is what repair is for."""
+    world.results = [expected("findings")]
+    world.run("--quality", "--apply", "--yes")
+    assert "plan" in world.did
+
+
+@pytest.mark.parametrize(
+    ("result", "success", "failed"),
+    [
+        (expected(), False, [("own", True)]),
+        (expected(stops=False, severity="warning"), True, [("own", False)]),
+        (expected("findings"), True, [("findings", False)]),
+        (expected(success=True), True, []),
+    ],
+)
+def test_json_tells_what_failed(
+    world: World, result: dict[str, Any], success: bool, failed: list[tuple[str, bool]]
+) -> None:
+    """And whether it stops a repair."""
+    world.results = [result]
+    quality = json.loads(world.run("--quality", "--json").stdout)["quality"]
+    assert (success, failed) == (quality["success"], [(each["suite"], each["stops"]) for each in quality["failed"]])
+
+
+def test_json_says_that_apply_was_refused(world: World) -> None:
+    """One object, with the report's path."""
+    world.results = [expected()]
+    data = json.loads(world.run("--quality", "--apply", "--yes", "--json").stdout)
+    assert f"nothing is planned or emitted:\n  {FAILED}" == data["repair"]["refused"]
+    assert data["artifacts"]["report"].endswith("report.html")
+
+
+def test_json_of_a_run_without_a_gate_says_nothing_of_it(world: World) -> None:
+    """No word is better than a wrong one."""
+    assert "quality" not in json.loads(world.run("--json").stdout)
+
+
+def test_a_plan_is_refused_where_expectations_failed(tmp_path: Path) -> None:
+    """With the reasons, as that of an incomplete run."""
+    job = job_of(tmp_path, contract_file(tmp_path))
+    checked(job.run, expected(), expected("findings"))
+    made = stage_plan.plan(job)
+    assert [FAILED] == made.reasons
+    with pytest.raises(PlanRefusedError, match="expect_column_values_to_not_be_null of phone"):
+        require_applicable(job, made)
+
+
+def test_a_plan_where_all_are_met_may_be_applied(tmp_path: Path) -> None:
+    """The gate is open."""
+    job = job_of(tmp_path, contract_file(tmp_path))
+    checked(job.run, expected(success=True))
+    made = stage_plan.plan(job)
+    require_applicable(job, made)
+    assert [] == made.reasons
+
+
+def test_a_gate_that_closes_later_stops_a_plan_all_the_same(tmp_path: Path) -> None:
+    """What was planned before is not applied any more."""
+    job = job_of(tmp_path, contract_file(tmp_path))
+    made = stage_plan.plan(job)
+    require_applicable(job, made)
+    checked(job.run, expected())
+    with pytest.raises(PlanRefusedError, match="expectation failed"):
+        require_applicable(job, made)
+
+
+def test_a_gate_that_opens_later_leaves_a_plan_as_it_is(tmp_path: Path) -> None:
+    """It may be applied, now or in another attempt."""
+    job = job_of(tmp_path, contract_file(tmp_path))
+    made = stage_plan.plan(job)
+    checked(job.run, expected(success=True))
+    require_applicable(job, stage_plan.plan(job))
+    assert made.digest == stage_plan.plan(job).digest
+
+
+def test_quality_writes_the_report_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked stands in it."""
+    file = contract_file(tmp_path)
+    place, run = made_run(tmp_path / "runs", [finding()], contract=file)
+    job = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
+
+    @contextmanager
+    def job_of_run(*_: Any) -> Iterator[Job]:
+        yield job
+
+    monkeypatch.setattr(import_module("reconcile.cli.quality"), "job_of", job_of_run)
+    monkeypatch.setattr(pipeline, "quality", lambda job: checked(job.run, expected()))
+    done = CliRunner().invoke(cli, ["quality", "--run", "r1"])
+    assert (1, f"the report is in {run.folder}/report.html\n") == (done.exit_code, done.stderr)
+    assert "and 1 expectation of the data failed" in (Path(run.folder) / "report.html").read_text("utf-8")
