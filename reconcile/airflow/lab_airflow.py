@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import yaml
-
 from reconcile.airflow.standalone import Standalone, lab_wiring
 from reconcile.airflow.wakeup import TOPIC
 from reconcile.errors import RefusedError, UnreachableError
@@ -33,15 +31,18 @@ def up(lab: Lab, airflow: Standalone, say: Say, master: str = "local[2]") -> str
     """
     if airflow.processes():
         raise RefusedError(f"the Airflow in {airflow.home} runs already: see {airflow.url}, or take it down first")
-    world.up(lab, say=say)
-    if lab.state().seeded != "yes":
-        say(f"seeding {AGGREGATES:,} aggregates and planting {', '.join(FAULTS)}")
-        seed.seed(lab, AGGREGATES, SEED)
-        faults.plant(lab, faults.named(FAULTS), 3)
-    provide_topic(lab)
-    say("providing Airflow's database")
-    airflow.provide(lab_wiring(_settings(lab, airflow), _runs(lab), committed("contracts"), lab.bootstrap, master))
+    airflow.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not world.status(lab)["running"]:
+        write_atomically(_started(airflow), str(lab.root.resolve()))
     try:
+        world.up(lab, say=say)
+        if lab.state().seeded != "yes":
+            say(f"seeding {AGGREGATES:,} aggregates and planting {', '.join(FAULTS)}")
+            seed.seed(lab, AGGREGATES, SEED)
+            faults.plant(lab, faults.named(FAULTS), 3)
+        provide_topic(lab)
+        say("providing Airflow's database")
+        airflow.provide(lab_wiring(_settings(lab, airflow), _runs(lab), committed("contracts"), lab.bootstrap, master))
         start_services(lab, airflow)
         say("starting Airflow, which takes a minute")
         airflow.start()
@@ -54,8 +55,11 @@ def up(lab: Lab, airflow: Standalone, say: Say, master: str = "local[2]") -> str
 
 
 def down(airflow: Standalone) -> None:
-    """End Airflow and the lab's services; the world stays up."""
+    """End Airflow, the lab's services, and the world if it was brought up for this Airflow; its data stay."""
     airflow.stop()
+    if (file := _started(airflow)).exists():
+        world.down(Lab(Path(file.read_text("utf-8"))))
+        file.unlink()
 
 
 def unpaused(airflow: Standalone, dag_id: str) -> bool:
@@ -111,15 +115,17 @@ def _known(airflow: Standalone, dag_id: str) -> bool:
     return True
 
 
+def _started(airflow: Standalone) -> Path:
+    """Where it is remembered which lab was brought up for an Airflow."""
+    return airflow.home / "lab"
+
+
 def _runs(lab: Lab) -> Path:
     return world.settings_file(lab).resolve().parent / "runs"
 
 
 def _settings(lab: Lab, airflow: Standalone) -> Path:
-    """Write the lab's settings for Airflow, with few partitions because its data are small."""
-    said = yaml.safe_load(world.settings_file(lab).read_text("utf-8"))
-    said["spark"] = {"conf": {"spark.sql.shuffle.partitions": "4"}}
-    airflow.home.mkdir(parents=True, exist_ok=True)
+    """Copy the lab's settings for Airflow: what is set there for Airflow alone stays out of the team's own."""
     file = airflow.home.resolve() / "reconcile.yaml"
-    write_atomically(file, yaml.safe_dump(said, sort_keys=False))
+    write_atomically(file, world.settings_file(lab).read_text("utf-8"))
     return file

@@ -58,7 +58,7 @@ def up(home: Path, folder: Path, port: int, master: str) -> None:
 @airflow.command()
 @_home
 def down(home: Path) -> None:
-    """End Airflow and the services that were started with it; the lab stays up."""
+    """End Airflow, the services that were started with it, and the lab if it was: its data stay."""
     from reconcile.airflow import lab_airflow
 
     lab_airflow.down(_standalone(home, _PORT))

@@ -114,7 +114,7 @@ def _provide(driven: DrivenAirflow) -> None:
     # On a cluster of this machine executors call the driver back on loopback, and run its Python.
     settings["spark"] = {
         "conf": {
-            "spark.sql.shuffle.partitions": "4",
+            **world.SPARK_OF_SMALL_WORLDS,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.pyspark.python": sys.executable,

@@ -1,4 +1,4 @@
-"""The DAGs on a world of the lab: a rejected plan, a night under a scheduler that a person approves, requests."""
+"""The DAGs on a world of the lab: a rejected plan, a night on a cluster that a person approves, requests."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ class Night:
     after: dict[str, Any]
     events: list[dict[str, Any]]
     second_answer: str
+    figures: dict[str, Any]
+    log: str
+    """What the audit's last attempt logged."""
+    master: str
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +54,32 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenAirflow]:
         yield found
 
 
+@dataclass(frozen=True)
+class Rejected:
+    """A run of which the corrections were rejected, on threads of this machine."""
+
+    tasks: dict[str, Any]
+    figures: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def rejected(driven: DrivenAirflow) -> dict[str, Any]:
+def rejected(driven: DrivenAirflow) -> Rejected:
     """A run on demand of which a person rejects the corrections."""
-    return driven.test("on_demand", "Reject", contract=CONTRACT, apply=True)
+    return Rejected(driven.test("on_demand", "Reject", contract=CONTRACT, apply=True), _figures(_newest(driven)))
 
 
 @pytest.fixture(scope="module")
-def night(driven: DrivenAirflow, rejected: dict[str, Any]) -> Night:
-    """A night under a scheduler: its first attempt is killed in mid stage, and a person approves by REST."""
+def night(driven: DrivenAirflow, rejected: Rejected, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A night under a scheduler, on a cluster of Spark; it looks at the world in which nothing was repaired."""
+    with cluster(18090, tmp_path_factory.mktemp("cluster")) as master:
+        driven.wire(master)
+        found = _night(driven, master)
+    driven.wire()
+    return found
+
+
+def _night(driven: DrivenAirflow, master: str) -> Night:
+    """Kill the first attempt in mid stage, approve by REST, and look at what came of it."""
     airflow = driven.airflow
     airflow.start()
     try:
@@ -90,16 +111,19 @@ def night(driven: DrivenAirflow, rejected: dict[str, Any]) -> Night:
             _manifests(_newest(driven)),
             events,
             second,
+            _figures(_newest(driven)),
+            _last_log(driven, "reconciliation.audit"),
+            master,
         )
     finally:
         driven.stop_airflow()
 
 
-def test_what_was_rejected_is_not_applied(rejected: dict[str, Any]) -> None:
+def test_what_was_rejected_is_not_applied(rejected: Rejected) -> None:
     """The run ends well, and nothing was emitted."""
-    states = {name.rpartition(".")[2]: state for name, state in rejected["tasks"].items()}
+    states = {name.rpartition(".")[2]: state for name, state in rejected.tasks["tasks"].items()}
     expected = ("success", "skipped", "skipped", "success")
-    assert expected == (rejected["state"], states["apply"], states["verify"], states["report"])
+    assert expected == (rejected.tasks["state"], states["apply"], states["verify"], states["report"])
 
 
 def test_what_was_approved_is_repaired(driven: DrivenAirflow, night: Night) -> None:
@@ -147,16 +171,10 @@ def test_the_next_night_finds_nothing(driven: DrivenAirflow, night: Night) -> No
     assert 0 == json.loads((_newest(driven) / "summary" / "data.json").read_text())["exit_code"]
 
 
-def test_a_cluster_runs_the_same_job(driven: DrivenAirflow, night: Night, tmp_path: Path) -> None:
+def test_a_cluster_runs_the_same_job(rejected: Rejected, night: Night) -> None:
     """By the connection alone: a master and two workers compute what local threads do."""
-    local = _newest(driven)
-    with cluster(18090, tmp_path) as master:
-        driven.wire(master)
-        found = driven.test("on_demand", "Reject", contract=CONTRACT)
-        log = (driven.airflow.home / "test-on_demand.log").read_text()
-    driven.wire()
-    assert ("success", True) == (found["state"], f"--master {master}" in log)
-    assert _figures(local) == _figures(_newest(driven))
+    assert f"--master {night.master}" in night.log
+    assert rejected.figures == night.figures
 
 
 def test_a_request_is_answered_once(driven: DrivenAirflow, night: Night) -> None:
@@ -205,6 +223,11 @@ def _killed_in_mid_stage(driven: DrivenAirflow) -> dict[str, Any]:
             if submitted.name() == "java" and run.name in submitted.cmdline():
                 psutil.Process(submitted.ppid()).kill()  # the task; its Spark is left alone
     return before
+
+
+def _last_log(driven: DrivenAirflow, task: str) -> str:
+    logs = (driven.airflow.home / "logs").rglob(f"task_id={task}/**/attempt=*.log")
+    return max(logs, key=lambda each: each.stat().st_mtime).read_text()
 
 
 def _figures(run: Path) -> dict[str, Any]:

@@ -146,7 +146,8 @@ def test_after_growth_the_home_is_where_the_next_event_will_stand(log: Log) -> N
     assert log.router().candidates
     log.grow(18)
     by_librdkafka(log, IDS[:300])
-    foretold = {id_text: log.router().home(id_text.encode()) for id_text in IDS[300:]}
+    router = log.router()
+    foretold = {id_text: router.home(id_text.encode()) for id_text in IDS[300:]}
     before = log.places()
     by_librdkafka(log, IDS[300:])
     newest = {id_text: place for id_text, place in log.places().items() if id_text in foretold}
