@@ -211,8 +211,11 @@ def test_a_contract_is_free_after_its_run(tmp_path: Path) -> None:
             assert not held.lost
 
 
-def test_a_command_line_tells_no_secret() -> None:
+def test_a_command_line_tells_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is secret among Spark's settings is left out of what spark-submit is given."""
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "some.jar").touch()
+    monkeypatch.setenv("RECONCILE_JARS", str(tmp_path))
     spark = Spark(conf={"spark.hadoop.fs.s3a.secret.key": "s3-secret", "spark.executor.cores": "2"})
     given = configuration(Settings(spark=spark), "local[2]", "a run")
     assert ("2", False) == (given["spark.executor.cores"], "s3-secret" in str(given))
