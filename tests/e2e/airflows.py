@@ -20,6 +20,7 @@ from reconcile.airflow.standalone import Standalone, lab_wiring
 from reconcile.files import committed
 from reconcile.lab import faults, process, world
 from reconcile.lab.folder import READER, Lab
+from tests.browsers import chromium
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 
@@ -79,6 +80,18 @@ class DrivenAirflow:
         headers = {"Cookie": f"_token={self.airflow.token()}", "Accept": "text/html"}
         with urlopen(Request(address, headers=headers), timeout=60) as answer:  # noqa: S310 - it is ours
             return str(answer.read().decode("utf-8"))
+
+    def opened_report(self, dag_run: str) -> str:
+        """Open the report from its task, as somebody does in Airflow's UI; give its verdict."""
+        task = f"/dags/nightly/runs/{dag_run}/tasks/reconciliation.report/mapped/0/details"
+        with chromium() as browser:
+            context = browser.new_context()
+            context.add_cookies([{"name": "_token", "value": self.airflow.token(), "url": self.airflow.url}])
+            page = context.new_page()
+            page.goto(self.airflow.url + task)
+            page.get_by_role("link", name="Reconciliation report").click(timeout=60_000)
+            page.wait_for_url("**/reconcile/runs/**", timeout=60_000)
+            return page.get_by_role("heading", level=1).inner_text()
 
     def secrets(self) -> list[str]:
         """Give every password of the world."""

@@ -35,6 +35,8 @@ class Night:
     tasks: dict[str, dict[str, Any]]
     link: str
     page: str
+    verdict: str
+    """What the report says when it is opened from Airflow's UI."""
     unknown_visitor: int
     before: dict[str, Any]
     """The manifests that the first attempt had published when it was killed."""
@@ -106,6 +108,7 @@ def _night(driven: DrivenAirflow, master: str) -> Night:
             _tasks(driven, run),
             link["Reconciliation report"],
             driven.page(address),
+            driven.opened_report(dag_run),
             _status_of_a_stranger(address),
             before,
             _manifests(_newest(driven)),
@@ -149,6 +152,11 @@ def test_the_report_opens_from_the_task(night: Night) -> None:
     """The task's link leads to the report of its run, inside Airflow."""
     assert night.link.startswith("/reconcile/runs/user-account-")
     assert "user-account/login" in night.page
+
+
+def test_the_report_opens_in_a_browser(night: Night) -> None:
+    """The link stands among the task's details."""
+    assert night.verdict.startswith("The copy has drifted")
 
 
 def test_a_stranger_sees_no_report(night: Night) -> None:

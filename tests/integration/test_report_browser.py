@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 import time
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from reconcile import pipeline
 from reconcile.contract import load_contract
@@ -24,6 +23,7 @@ from reconcile.domain.finding import Difference, Hop
 from reconcile.settings import Settings
 from reconcile.web.app import web_app
 from reconcile.workspace import Workspace
+from tests.browsers import chromium
 from tests.ports import ports_of
 from tests.unit.report_runs import AT, case, checked, contract_file, expected, finding, made_run
 
@@ -104,12 +104,8 @@ def web(runs: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The system's chromium."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert path is not None, "chromium is missing: apt-get install chromium"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(
