@@ -10,7 +10,7 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -133,22 +133,23 @@ def measure(spark: Any, lab: Lab, ours: PostgresRows, theirs: PostgresRows) -> N
     def digested() -> Any:
         return buckets.compare(ours.store, ours.reading, theirs.store, theirs.reading)
 
-    def fetched(found: Any) -> int:
-        frames = [each.all(spark, found.buckets) for each in (ours, theirs)]
-        return int(compare.differences(frames[0], frames[1], rules).count())
-
-    def snapshots(folder: str) -> None:
+    def written(readers: list[PostgresRows], folder: str, chosen: Sequence[int] | None = None) -> None:
         def one(number: int) -> None:
-            full[number].all(spark).write.mode("overwrite").parquet(f"{folder}/{number}")
+            readers[number].all(spark, chosen).write.mode("overwrite").parquet(f"{folder}/{number}")
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(one, range(2)))
 
+    def fetched(found: Any, folder: str) -> int:
+        written([ours, theirs], folder, found.buckets)
+        frames = [spark.read.parquet(f"{folder}/{number}") for number in range(2)]
+        return int(compare.differences(frames[0], frames[1], rules).count())
+
     copying, _ = timed(lambda: copied(lab))
     bare, found = timed(digested)
-    fetching, ids = timed(lambda: fetched(found))
     with tempfile.TemporaryDirectory() as folder:
-        writing, _ = timed(lambda: snapshots(folder))
+        fetching, ids = timed(lambda: fetched(found, folder))
+        writing, _ = timed(lambda: written(full, folder))
     driver = spark._jvm.java.lang.ProcessHandle.current().pid()
     report = {
         "rows a side": f"{found.source_rows:,}",
