@@ -56,6 +56,17 @@ class LogWorld:
 
         self.admin.create_topics([NewTopic(self.name, partitions, 1, config=config)])[self.name].result()
 
+    def configure(self, **config: str) -> None:
+        """Set what the topic's settings are from now on."""
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        topic = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=entries)
+        self.admin.incremental_alter_configs([topic])[topic].result()
+
     def delete(self) -> None:
         """Delete the topic, and see it gone."""
         self.admin.delete_topics([self.name])[self.name].result()

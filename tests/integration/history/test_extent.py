@@ -142,11 +142,12 @@ def test_a_log_full_of_gaps_is_read_to_the_same_offsets(world: LogWorld, monkeyp
 
 def test_compaction_takes_nothing_that_is_held(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """What compaction removed later stays in a history; one that begins later holds what is left, both ways to read."""
-    world.create(1, **{"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.01"})
+    world.create(1, **{"segment.ms": "50", "min.cleanable.dirty.ratio": "0.01"})
     world.produce(*((f"k{i % 5}", event(i)) for i in range(40)))
     world.produce(("k0", None))
     whole = world.consumed()
     earlier = world.extend()
+    world.configure(cleanup_policy="compact")
     rolls = datetime.now(UTC) + timedelta(milliseconds=100)
     until(lambda: datetime.now(UTC) > rolls)
     world.produce(("last", event(0)))
