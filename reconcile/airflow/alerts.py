@@ -35,13 +35,6 @@ def alerts(
     ]
 
 
-def unmet(quality: Mapping[str, Any] | None) -> list[str]:
-    """Say which expectations of what was read failed, so that nothing is planned from it."""
-    from reconcile.report import expectations
-
-    return expectations.unmet(quality)
-
-
 def refusals(plan: Mapping[str, Any] | None) -> list[str]:
     """Say why nothing of a plan may be applied."""
     if plan is None:
@@ -61,7 +54,9 @@ def unrepaired(verified: Mapping[str, Any]) -> list[str]:
 
 
 def _unmet(quality: Mapping[str, Any] | None) -> Iterable[Alert]:
-    return (Alert("quality", f"an expectation failed: {each}") for each in unmet(quality))
+    from reconcile.report.expectations import against_repair
+
+    return (Alert("quality", each) for each in against_repair(quality))
 
 
 def _unrepaired(verified: Mapping[str, Any] | None) -> Iterable[Alert]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconcile.airflow.alerts import unmet
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.job import Job
 from reconcile.settings import Settings, load_settings
@@ -84,6 +83,7 @@ def application(
 def perform(job: Job, stages: Sequence[str], held: HeldLease, *, approved: bool) -> None:
     """Run stages until one of them says that no other may follow."""
     from reconcile import pipeline
+    from reconcile.report.expectations import unmet
 
     for stage in stages:
         held.require()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reconcile.airflow.alerts import alerts, unmet
+from reconcile.airflow.alerts import alerts
 from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import installation
 from reconcile.airflow.review import review
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 def failed_gate(asked: Asked) -> list[str]:
     """Say why a run may not go on: what could not be read, and which expectations failed that stop it."""
+    from reconcile.report.expectations import against_repair
+
     with installation().run(asked.run_id) as (_, run, _settings):
         unread = [f"{each['link']} could not be read: {each['message']}" for each in run.json("summary")["unread"]]
-        return [*unread, *(f"an expectation failed: {each}" for each in unmet(run.json("quality")))]
+        return [*unread, *against_repair(run.json("quality"))]
 
 
 def reviewed(asked: Asked) -> dict[str, Any]:

@@ -537,16 +537,8 @@ def test_a_statement_that_takes_too_long_is_named(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("url", "kind", "message"),
     [
-        (
-            "postgresql://reconcile_reader:wrong@SERVER/user",
-            StoreRefusedError,
-            "password authentication",
-        ),
-        (
-            "postgresql://postgres:PASSWORD@SERVER/usr",
-            StoreRefusedError,
-            'database "usr" does not exist',
-        ),
+        ("postgresql://reconcile_reader:wrong@SERVER/user", StoreRefusedError, "password authentication"),
+        ("postgresql://postgres:PASSWORD@SERVER/usr", StoreRefusedError, 'database "usr" does not exist'),
         ("postgresql://a@127.0.0.1:1/user", StoreUnreachableError, "Connection refused"),
         ("postgresql://a@nohost.invalid/user", StoreUnreachableError, "could not translate host name"),
     ],
@@ -580,11 +572,7 @@ def test_a_store_that_cannot_be_had_is_named(lab: Lab, url: str, kind: type[Exce
             ClusterRefusedError,
             "main cannot be used: Failed to create admin client: ssl.ca",
         ),
-        (
-            {"bootstrap.servers": SERVER},
-            ClusterRefusedError,
-            "what listens there does not speak this",
-        ),
+        ({"bootstrap.servers": SERVER}, ClusterRefusedError, "what listens there does not speak this"),
     ],
 )
 def test_a_cluster_that_cannot_be_had_is_named(

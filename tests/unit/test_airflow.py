@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.airflow.alerts import alerts, unmet
+from reconcile.airflow.alerts import alerts
 from reconcile.airflow.application import alone
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
@@ -21,6 +21,7 @@ from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
 from reconcile.errors import RefusedError
 from reconcile.references import Reference
+from reconcile.report.expectations import unmet
 from reconcile.settings import Settings, Spark
 
 FILE = Path("contracts/user-account.yaml")
