@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -94,6 +94,22 @@ class Topic:
     def partition(self, key: str) -> int:
         """Give the partition in which a key's events stand."""
         return zlib.crc32(key.encode()) % self.partitions
+
+    def emit(
+        self, corrections: Sequence[Correction], run_id: str, control: ControlStore, held: HeldLease, **more: Any
+    ) -> Outcome:
+        """Emit corrections into it."""
+        return emit(
+            corrections,
+            topic=self.name,
+            link=LINK,
+            run_id=run_id,
+            cluster=self.world.cluster,
+            control=control,
+            held=held,
+            newer=newer,
+            **more,
+        )
 
     def ends(self, *, committed_only: bool = False) -> dict[int, int]:
         """Give the offset after the last record of each partition, or where readers of committed records stop."""
@@ -230,19 +246,7 @@ def race(control: ControlStore, source: Source, rounds: int, each_round: int = 4
             state = dict(source.truth)
             wanted = sorted(state)[number % 2 :: 2][:each_round]
             corrections = [topic.correction(key, state[key], run_id, fence[topic.partition(key)]) for key in wanted]
-            outcomes.append(
-                emit(
-                    corrections,
-                    topic=topic.name,
-                    link=LINK,
-                    run_id=run_id,
-                    cluster=topic.world.cluster,
-                    control=control,
-                    held=held,
-                    newer=newer,
-                    batch=20,
-                )
-            )
+            outcomes.append(topic.emit(corrections, run_id, control, held, batch=20))
     return outcomes
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -16,15 +16,13 @@ import pytest
 
 from reconcile.control.correction_state import State
 from reconcile.control.errors import ControlUnreachableError, LeaseLostError
-from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import UnreachableError
-from reconcile.repair.emission import emit
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.transaction import EmissionFencedError
 from tests.integration.emission_attempt import TTL, written
-from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, newer, until
+from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, until
 
 STEPS = (
     "before_intents",
@@ -89,33 +87,10 @@ def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path
     assert -signal.SIGKILL == subprocess.run(command, check=False, timeout=60).returncode
 
 
-def emitted(
-    world: World,
-    control: ControlStore,
-    topic: Topic,
-    wanted: Sequence[Correction],
-    run_id: str,
-    held: HeldLease,
-    step: Callable[[str], None] = lambda _: None,
-) -> Outcome:
-    return emit(
-        wanted,
-        topic=topic.name,
-        link=LINK,
-        run_id=run_id,
-        cluster=world.cluster,
-        control=control,
-        held=held,
-        newer=newer,
-        batch=BATCH,
-        step=step,
-    )
-
-
-def resumed(world: World, control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> Outcome:
+def resumed(control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> Outcome:
     """Let another attempt end what was begun."""
     with leased(control, "resumed") as held:
-        return emitted(world, control, topic, wanted, run_id, held)
+        return topic.emit(wanted, run_id, control, held, batch=BATCH)
 
 
 def in_log(topic: Topic) -> Counter[str]:
@@ -139,7 +114,7 @@ def test_what_is_killed_goes_on(
     """Wherever the first attempt dies, the second leaves each correction in the log once."""
     wanted = corrections(topic, run_id)
     killed(world, wanted, run_id, tmp_path, step)
-    resumed(world, control, topic, wanted, run_id)
+    resumed(control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -150,7 +125,7 @@ def test_what_is_killed_over_and_over_goes_on(
     wanted = corrections(topic, run_id)
     for step, number in (("after_commit", 2), ("after_flush", 1), ("mid_produce", 1)):
         killed(world, wanted, run_id, tmp_path, step, number)
-    outcome = resumed(world, control, topic, wanted, run_id)
+    outcome = resumed(control, topic, wanted, run_id)
     assert (MANY - 2 * BATCH, 2 * BATCH) == (len(outcome.emitted), len(outcome.already))
     assert_once(topic, control, wanted, run_id)
 
@@ -162,7 +137,7 @@ def test_what_this_attempt_was_not_given_is_found_too(
     """What an earlier attempt committed is marked, though its source has moved on since and nobody asks for it."""
     wanted = corrections(topic, run_id, BATCH)
     killed(world, wanted, run_id, tmp_path, "after_commit")
-    outcome = resumed(world, control, topic, wanted[:given], run_id)
+    outcome = resumed(control, topic, wanted[:given], run_id)
     assert wanted[:given] == [each.correction for each in outcome.already]
     assert_once(topic, control, wanted, run_id)
 
@@ -186,9 +161,9 @@ def test_what_was_committed_may_be_hidden(
         with monkeypatch.context() as patched:
             patched.setattr("reconcile.repair.tail._PATIENCE", 1.0)
             with pytest.raises(UnreachableError, match="a transaction of another producer may hide them"):
-                resumed(world, control, topic, wanted, run_id)
+                resumed(control, topic, wanted, run_id)
         theirs.commit_transaction()
-    assert wanted == [each.correction for each in resumed(world, control, topic, wanted, run_id).already]
+    assert wanted == [each.correction for each in resumed(control, topic, wanted, run_id).already]
     assert_once(topic, control, wanted, run_id)
 
 
@@ -204,9 +179,9 @@ def test_what_is_interrupted_leaves_nothing_open(
             raise KeyboardInterrupt
 
     with leased(control, "interrupted") as held, pytest.raises(KeyboardInterrupt):
-        emitted(world, control, topic, wanted, run_id, held, interrupt)
+        topic.emit(wanted, run_id, control, held, batch=BATCH, step=interrupt)
     until(lambda: topic.ends() == topic.ends(committed_only=True), "a transaction is open")
-    resumed(world, control, topic, wanted, run_id)
+    resumed(control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -226,9 +201,9 @@ def test_a_broker_that_comes_back_is_waited_for(
 
     with leased(control, "restarted") as held:
         try:
-            emitted(world, control, topic, wanted, run_id, held, restart)
+            topic.emit(wanted, run_id, control, held, batch=BATCH, step=restart)
         except UnreachableError:
-            emitted(world, control, topic, wanted, run_id, held)
+            topic.emit(wanted, run_id, control, held, batch=BATCH)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -246,13 +221,13 @@ def test_a_broker_that_stays_away_is_told(
     with leased(control, "left alone") as held:
         try:
             with pytest.raises(UnreachableError):
-                emitted(world, control, topic, wanted, run_id, held, kill)
+                topic.emit(wanted, run_id, control, held, batch=BATCH, step=kill)
             with pytest.raises(UnreachableError, match="cannot be reached"):
-                emitted(world, control, topic, wanted, run_id, held)
+                topic.emit(wanted, run_id, control, held, batch=BATCH)
         finally:
             world.kafka.up()
         until(topic.is_there, "the broker has no leaders")
-        emitted(world, control, topic, wanted, run_id, held)
+        topic.emit(wanted, run_id, control, held, batch=BATCH)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -266,10 +241,10 @@ def test_a_control_store_that_goes_away_is_told(world: World, control: ControlSt
 
     try:
         with leased(control, "unmarked", timedelta(seconds=10)) as held, pytest.raises(ControlUnreachableError):
-            emitted(world, control, topic, wanted, run_id, held, stop)
+            topic.emit(wanted, run_id, control, held, batch=BATCH, step=stop)
     finally:
         world.postgres.up()
-    outcome = resumed(world, control, topic, wanted, run_id)
+    outcome = resumed(control, topic, wanted, run_id)
     assert (MANY, 0) == (len(outcome.already), len(outcome.emitted))
     assert_once(topic, control, wanted, run_id)
 
@@ -284,9 +259,9 @@ def test_another_attempt_fences_this_one(world: World, control: ControlStore, to
                 other.init_transactions()
 
     with leased(control, "fenced") as held, pytest.raises(EmissionFencedError, match="another attempt"):
-        emitted(world, control, topic, wanted, run_id, held, overtake)
+        topic.emit(wanted, run_id, control, held, batch=BATCH, step=overtake)
     assert Counter() == in_log(topic)
-    resumed(world, control, topic, wanted, run_id)
+    resumed(control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -301,6 +276,6 @@ def test_nothing_is_committed_without_the_lease(world: World, control: ControlSt
                 until(lambda: held.lost, "the lease was not lost")
 
         with pytest.raises(LeaseLostError):
-            emitted(world, control, topic, wanted, run_id, held, lose)
+            topic.emit(wanted, run_id, control, held, batch=BATCH, step=lose)
     until(lambda: topic.ends() == topic.ends(committed_only=True), "a transaction is open")
     assert Counter() == in_log(topic)

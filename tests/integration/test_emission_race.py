@@ -14,7 +14,6 @@ from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import RefusedError
 from reconcile.lab.services.offsets import admin_client
-from reconcile.repair.emission import emit
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.tail import LogReplacedError, Tail
 from reconcile.repair.transaction import EmissionRefusedError
@@ -28,7 +27,6 @@ from tests.integration.emission_world import (
     event,
     header,
     leased,
-    newer,
     overtaken,
     race,
     replayed,
@@ -102,16 +100,7 @@ def run_id(control: ControlStore) -> str:
 
 def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correction) -> Outcome:
     with leased(control, "one") as held:
-        return emit(
-            wanted,
-            topic=topic.name,
-            link=LINK,
-            run_id=run_id,
-            cluster=topic.world.cluster,
-            control=control,
-            held=held,
-            newer=newer,
-        )
+        return topic.emit(wanted, run_id, control, held)
 
 
 def in_log(topic: Topic) -> list[tuple[int | None, str | None]]:
@@ -220,17 +209,7 @@ def test_a_newer_that_fails_takes_all_back(world: World, control: ControlStore, 
     topic = world.topic(1)
     a = topic.correction("a", 1, run_id, 0)
     with pytest.raises(ValueError, match="Expecting value"), leased(control, "one") as held:
-        emit(
-            [a],
-            topic=topic.name,
-            link=LINK,
-            run_id=run_id,
-            cluster=world.cluster,
-            control=control,
-            held=held,
-            newer=newer,
-            step=lambda name: broken(topic, name),
-        )
+        topic.emit([a], run_id, control, held, step=lambda name: broken(topic, name))
     assert [] == in_log(topic)
 
 
