@@ -62,14 +62,6 @@ class DrivenAirflow:
         }
         self.airflow.provide(wanted)
 
-    def unpaused(self, dag: str) -> bool:
-        """Let a DAG run; tell whether Airflow knows it by now."""
-        return lab_airflow.unpaused(self.airflow, dag)
-
-    def dag_runs(self, dag: str) -> list[str]:
-        """Give the ids of a DAG's runs."""
-        return lab_airflow.dag_runs(self.airflow, dag)
-
     def stop_airflow(self) -> None:
         """End Airflow alone; the services consume on."""
         self.airflow.stop()

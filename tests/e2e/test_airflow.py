@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 
+from reconcile.airflow import lab_airflow
 from reconcile.airflow.spark_cluster import cluster
 from reconcile.control.store import open_control
 from reconcile.lab import process
@@ -85,9 +86,7 @@ def _night(driven: DrivenAirflow, master: str) -> Night:
     airflow = driven.airflow
     airflow.start()
     try:
-        process.wait_until(lambda: driven.unpaused("nightly"), "Airflow did not find the DAG", 120)
-        process.wait_until(lambda: bool(driven.dag_runs("nightly")), "the night that was missed did not begin", 120)
-        dag_run = driven.dag_runs("nightly")[0]
+        dag_run = lab_airflow.night(airflow)
         run = f"/api/v2/dags/nightly/dagRuns/{dag_run}"
         before = _killed_in_mid_stage(driven)
         asked = f"{run}/taskInstances/reconciliation.approve/0/hitlDetails"

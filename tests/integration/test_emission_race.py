@@ -49,6 +49,14 @@ def control(world: World) -> Iterator[ControlStore]:
         yield opened
 
 
+@pytest.fixture
+def run_id(control: ControlStore) -> str:
+    """Begin a run."""
+    name = f"run-{uuid4().hex[:8]}"
+    control.begin_run(name, "user-account", "c" * 64)
+    return name
+
+
 def figures(outcomes: list[Outcome]) -> tuple[int, int]:
     """Count what was emitted and what was dropped."""
     return sum(len(each.emitted) for each in outcomes), sum(len(each.dropped) for each in outcomes)
@@ -66,38 +74,6 @@ def test_none_lands_after_a_newer_event(world: World, control: ControlStore) -> 
     assert dropped > 0
 
 
-def test_the_checker_bites(world: World, control: ControlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the look at the log the same race leaves corrections that were overtaken."""
-    monkeypatch.setattr(Watch, "see", lambda *_: None)
-    source = Source(world.topic(), AGGREGATES, RATE)
-    race(control, source, rounds=3)
-    assert [] != overtaken(source.topic.read())
-
-
-def test_a_look_before_writing_is_not_enough(
-    world: World, control: ControlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What comes between the look and the write is only seen after the write."""
-    read_to = Tail.read_to
-
-    def before_only(tail: Tail, offsets: Mapping[int, int], within: float = math.inf) -> None:
-        if within == math.inf:
-            read_to(tail, offsets)
-
-    monkeypatch.setattr(Tail, "read_to", before_only)
-    source = Source(world.topic(), AGGREGATES, 3 * RATE)
-    race(control, source, ROUNDS)
-    assert [] != overtaken(source.topic.read())
-
-
-@pytest.fixture
-def run_id(control: ControlStore) -> str:
-    """Begin a run."""
-    name = f"run-{uuid4().hex[:8]}"
-    control.begin_run(name, "user-account", "c" * 64)
-    return name
-
-
 def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correction) -> Outcome:
     with leased(control, "one") as held:
         return topic.emit(wanted, run_id, control, held)
@@ -106,6 +82,43 @@ def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correctio
 def in_log(topic: Topic) -> list[tuple[int | None, str | None]]:
     """Give the partitions and ids of the corrections that a consumer sees."""
     return [(each.partition(), id_) for each in topic.read() if (id_ := header(each, CORRECTION_ID)) is not None]
+
+
+def test_the_checker_bites(world: World, control: ControlStore, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look at the log a correction follows an event that is newer than it, and the checker finds it."""
+    monkeypatch.setattr(Watch, "see", lambda *_: None)
+    topic = world.topic(1)
+    topic.produce(("a", 1), ("a", 2))
+    a = topic.correction("a", 1, run_id, 0)
+    emitted(control, topic, run_id, a)
+    assert [a.id] == overtaken(topic.read())
+
+
+@pytest.mark.parametrize("looks_after_writing", [True, False])
+def test_a_look_before_writing_is_not_enough(
+    world: World, control: ControlStore, run_id: str, monkeypatch: pytest.MonkeyPatch, looks_after_writing: bool
+) -> None:
+    """What comes between the look and the write is only seen after the write."""
+    read_to = Tail.read_to
+
+    def before_only(tail: Tail, offsets: Mapping[int, int], within: float = math.inf) -> None:
+        if within == math.inf:
+            read_to(tail, offsets)
+
+    if not looks_after_writing:
+        monkeypatch.setattr(Tail, "read_to", before_only)
+    topic = world.topic(1)
+    topic.produce(("a", 1))
+    a = topic.correction("a", 1, run_id, 0)
+    changes = iter([2])
+
+    def change(step: str) -> None:
+        if step == "mid_produce":
+            topic.produce(*(("a", version) for version in changes))
+
+    with leased(control, "one") as held:
+        topic.emit([a], run_id, control, held, step=change)
+    assert ([] if looks_after_writing else [a.id]) == overtaken(topic.read())
 
 
 def test_what_is_dropped_says_why(world: World, control: ControlStore, run_id: str) -> None:

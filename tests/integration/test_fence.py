@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from reconcile.contract import load_contract
@@ -141,9 +141,7 @@ class Scratch:
         self.sender = sender  # an open transaction lasts as long as its producer
 
     def commit(self, places: dict[int, int]) -> None:
-        wanted = [TopicPartition(self.name, *place) for place in places.items()]
-        request = [ConsumerGroupTopicPartitions(f"{self.name}-group", wanted)]
-        self.admin.alter_consumer_group_offsets(request)[f"{self.name}-group"].result(30)
+        offsets.commit(self.lab.bootstrap, f"{self.name}-group", self.name, places)
 
     def settings(self, **more: object) -> dict[str, Any]:
         return {

@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reconcile.lab import process
 from reconcile.lab.services import offsets, parking
 from reconcile.lab.services.copies import LOGIN, Record, Service
 
@@ -145,28 +144,9 @@ class Group:
 
     def commit(self, but: Sequence[int] = ()) -> None:
         """Commit the end of each partition, all but some."""
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
         ends = offsets.ends(offsets.admin_client(self._bootstrap), self._topic)
-        places = [TopicPartition(self._topic, number, end) for number, end in ends.items() if number not in but]
-        # A broker that has just started takes its time until it coordinates groups.
-        soon = (
-            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-            KafkaError.COORDINATOR_NOT_AVAILABLE,
-            KafkaError.NOT_COORDINATOR,
-        )
-
-        def taken() -> bool:
-            try:
-                consumer.commit(offsets=places, asynchronous=False)
-            except KafkaException as error:
-                if error.args[0].code() not in soon:
-                    raise
-                return False
-            return True
-
-        with closing(self._consumer()) as consumer:
-            process.wait_until(taken, f"the group {self._group} could not commit", 30)
+        places = {number: end for number, end in ends.items() if number not in but}
+        offsets.commit(self._bootstrap, self._group, self._topic, places)
 
     def _consumer(self) -> Consumer:
         from confluent_kafka import Consumer

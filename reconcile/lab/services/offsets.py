@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
 from functools import cache
 from typing import TYPE_CHECKING
+
+from reconcile.lab import process
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -42,6 +46,35 @@ def unread(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, i
     begin, end = _offsets(admin, topic, OffsetSpec.earliest()), ends(admin, topic)
     starts = {number: max(committed.get(number, -1), begin[number]) for number in end}
     return {number: (start, end[number]) for number, start in starts.items() if start < end[number]}
+
+
+def commit(bootstrap: str, group: str, topic: str, places: Mapping[int, int]) -> None:
+    """Commit offsets for a group without members."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    # A broker that has just started takes its time until it coordinates groups.
+    soon = (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+    )
+    wanted = [TopicPartition(topic, *place) for place in places.items()]
+
+    def taken() -> bool:
+        try:
+            consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in soon:
+                raise
+            return False
+        return True
+
+    # An admin client's request that comes so early is answered well, and without effect.
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})) as consumer:
+        process.wait_until(taken, f"the group {group} could not commit", 2 * _PATIENCE)
 
 
 def _offsets(admin: AdminClient, topic: str, spec: OffsetSpec) -> dict[int, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 from psycopg2 import sql
 from psycopg2.extras import execute_values
@@ -18,7 +18,7 @@ from psycopg2.extras import execute_values
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
-from reconcile.lab.process import remove_tree, wait_until
+from reconcile.lab.process import remove_tree
 from reconcile.lab.services import offsets
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.offsets import admin_client
@@ -111,20 +111,7 @@ class Servers:
                 ends = offsets.ends(admin_client(self.lab.bootstrap), world.topic.name)
                 commits[copy.group, world.topic.name] = {**ends, **copy.committed}
         for (group, topic), places in commits.items():
-            self.commit(group, topic, places)
-
-    def commit(self, group: str, topic: str, committed: dict[int, int]) -> None:
-        """Commit offsets for a group without members."""
-        places = [TopicPartition(topic, partition, offset) for partition, offset in committed.items()]
-        request = ConsumerGroupTopicPartitions(group, places)
-        admin = admin_client(self.lab.bootstrap)
-
-        def taken() -> bool:
-            answer = admin.alter_consumer_group_offsets([request])[group].result(30)
-            return all(place.error is None for place in answer.topic_partitions or ())
-
-        # A broker that has just started takes its time to coordinate groups, and says so for each partition alone.
-        wait_until(taken, f"the group {group} could not commit", 30)
+            offsets.commit(self.lab.bootstrap, group, topic, places)
 
 
 @contextmanager
