@@ -3,7 +3,8 @@
 A digest is a filter: it decides only where to look. Rows of buckets that agree are equal to the last digit, which
 is within any tolerance; the others are fetched and compared, floats and fields with a tolerance by how far they lie
 apart. Left out of the hash, such fields would let drift pass unseen. Rows without an id are in bucket -1: fetch it
-wherever it is. An id that stands twice on both sides, with equal rows, is not seen.
+wherever it is. An id that stands twice on both sides, with equal rows, is not seen: ask for `repeated`, too, unless
+one side has a unique index on its id.
 """
 
 from __future__ import annotations
@@ -126,7 +127,16 @@ def digest(reading: Reading, ids: Sequence[str] | None = None) -> sql.Composed:
     return sql.SQL(
         "select b as bucket, count(*) as rows, sum((h >> 32)::int4) as high, sum((h << 32 >> 32)::int4) as low\n"
         "from (select {} as b, {} offset 0) as hashed group by b"
-    ).format(sql.SQL(f"coalesce((k & {reading.buckets - 1})::int4, {NO_ID})"), hashed(reading, read))
+    ).format(_bucket(reading), hashed(reading, read))
+
+
+def repeated(reading: Reading) -> sql.Composed:
+    """Give the query for the buckets that hold an id twice, and perhaps some others."""
+    # Two ids of the same hash are taken for one, which costs a bucket that is read in vain.
+    read = sql.SQL("({} offset 0) as read").format(_read(reading, None, keyed=True))
+    return sql.SQL("select {} from {} where k is not null group by k having count(*) > 1").format(
+        _bucket(reading), read
+    )
 
 
 def rows(
@@ -178,8 +188,7 @@ def _read(
         id_text = sql.SQL(_id_text(reading, places)).format(*columns)
         where.append(_among(ids, id_text, columns[0], reading.form.id))
     if buckets is not None:
-        of = sql.SQL(f"coalesce(({{}} & {reading.buckets - 1})::int4, {NO_ID})").format(key)
-        where.append(sql.SQL("{} = any({}::int4[])").format(of, sql.Literal(list(buckets))))
+        where.append(sql.SQL("{} = any({}::int4[])").format(_bucket(reading, key), sql.Literal(list(buckets))))
     condition = sql.SQL(" and ").join(where) if where else sql.SQL("true")
     return _select(side, condition, key if keyed else None, version=not keyed)
 
@@ -237,6 +246,13 @@ def _key(reading: Reading, columns: Sequence[str]) -> str:
     if len(columns) == 1 and reading.form.id[0].kind is Kind.UUID:
         return f"uuid_hash_extended({columns[0]}, 0)"
     return f'hashtextextended({_id_text(reading, columns)} collate "C", 0)'
+
+
+_KEY = sql.SQL("k")
+
+
+def _bucket(reading: Reading, key: sql.Composable = _KEY) -> sql.Composed:
+    return sql.SQL(f"coalesce(({{}} & {reading.buckets - 1})::int4, {NO_ID})").format(key)
 
 
 def _native(reading: Reading, read: sql.Composable) -> sql.Composed:

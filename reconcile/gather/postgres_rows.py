@@ -29,6 +29,19 @@ _BLOCKS = (
     " where oid = to_regclass(%s) and relkind in ('r', 'm')"
 )
 
+# A partitioned table's index holds for all its parts; a plain table's says nothing of those that inherit from it.
+_UNIQUE = """
+    select exists (
+        select from pg_index i join pg_class c on c.oid = i.indrelid
+        where c.oid = to_regclass(%s)
+          and (c.relkind = 'p' or not exists (select from pg_inherits where inhparent = c.oid))
+          and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+          and not exists (
+              select from unnest(i.indkey::int2[]) with ordinality as k (attnum, place)
+              join pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
+              where k.place <= i.indnkeyatts and a.attname <> all(%s)))
+"""
+
 
 @dataclass(frozen=True)
 class PostgresStore:
@@ -69,12 +82,18 @@ def statements(session: StoreSession, reading: Reading, buckets: Sequence[int] |
     return [session.text(digest.rows(reading, buckets, where=part)) for part in parts]
 
 
+def ids_are_unique(session: StoreSession, reading: Reading) -> bool:
+    """Tell whether an index sees to it that no id of a table stands twice."""
+    return reading.side.table is not None and bool(
+        session.rows(_UNIQUE, (_regclass(session, reading.side.table), list(reading.side.id)))[0][0]
+    )
+
+
 def _parts(session: StoreSession, reading: Reading, each: int) -> list[sql.Composable | None]:
     """Cut a table into ranges of its blocks; a view or a query, which has none, is read in one piece."""
     if reading.side.table is None:
         return [None]
-    table = session.text(sql.Identifier(*reading.side.table.split(".")))
-    found = session.rows(_BLOCKS, (table,))
+    found = session.rows(_BLOCKS, (_regclass(session, reading.side.table),))
     blocks = int(found[0][0]) if found else 0
     count = min(max(blocks // each, 1), _MOST_PARTS)
     if count == 1:
@@ -89,3 +108,7 @@ def _parts(session: StoreSession, reading: Reading, each: int) -> list[sql.Compo
             high = sql.Literal(f"({bounds[number + 1]},0)")
             parts.append(sql.SQL("{} and ctid < {}::tid").format(low, high))
     return parts
+
+
+def _regclass(session: StoreSession, table: str) -> str:
+    return session.text(sql.Identifier(*table.split(".")))

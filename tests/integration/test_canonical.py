@@ -18,10 +18,13 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.errors import RefusedError
-from reconcile.gather import canonical_columns, digest
+from reconcile.gather import buckets, canonical_columns, digest, store_session
+from reconcile.gather.buckets import Differing
 from reconcile.gather.digest import Mode, Reading, Side
+from reconcile.gather.postgres_rows import PostgresStore, ids_are_unique
 from reconcile.lab.folder import Lab
 from reconcile.lab.postgres import Postgres
+from reconcile.postgres_url import parse
 from tests.ports import ports_of
 
 # PySpark leaves the sockets that it collects through to the garbage collector.
@@ -69,7 +72,7 @@ class World:
         fields = [f"({text})" for text in side.fields]
         columns = ", ".join([*side.id, *([side.version] if side.version else []), *fields])
         with self.connection.cursor() as cursor:
-            table = side.table or f"(\n{side.query}\n) as q"
+            table = f'"{side.table}"' if side.table else f"(\n{side.query}\n) as q"
             cursor.execute(f"select {columns} from {table} limit 0")
             oids = [column.type_code for column in cursor.description]
         listed = "select array(select format_type(o, null) from unnest(%s::oid[]) with ordinality u(o, n) order by n)"
@@ -399,6 +402,48 @@ def test_rows_that_do_not_count(world: World, mode: Mode) -> None:
     assert {0: 1, -1: 1} == {bucket: counted[0] for bucket, counted in world.digest(reading).items()}
     assert [(None, None, "3")] == world.run(digest.rows(reading, [digest.NO_ID]))
     assert [("1", None, "1")] == world.run(digest.rows(reading, [0]))
+
+
+@pytest.mark.parametrize("mode", [Mode.NATIVE, Mode.PORTABLE])
+def test_an_id_that_stands_twice_on_both_sides_counts_as_different(world: World, mode: Mode) -> None:
+    """Its bucket is one to look into, though both sides agree in it."""
+    query = "select case when i = 9 then 3 else i end as id, 1 as x from generate_series(1, 9) i"
+    reading = world.reading(Side(("id",), ("x",), query=query), mode, 1 << 20)
+    found = compared(world, reading)
+    assert {"3"} == {row[0] for row in world.run(digest.rows(reading, found.buckets))}
+
+
+@pytest.mark.parametrize(
+    ("made", "unique"),
+    [
+        ("(a int, b int, primary key (a, b))", True),
+        ("(a int, b int primary key)", True),
+        ("(a int, b int, c int, unique (a, b))", True),
+        ("(a int, b int, c int, unique (a, c))", False),
+        ('(a int, b int); create unique index on "Ids" (b) include (a)', True),
+        ('(a int, b int); create unique index on "Ids" (a, b) where a > 0', False),
+        ('(a int, b int); create unique index on "Ids" (a, (b + 1))', False),
+        ("(a int, b int, primary key (a, b)) partition by hash (a)", True),
+        ('(a int, b int, primary key (a, b)); create table "Heirs" () inherits ("Ids")', False),
+        ('(a int, b int); create index on "Ids" (a, b)', False),
+    ],
+)
+def test_an_index_may_say_that_no_id_stands_twice(world: World, made: str, unique: bool) -> None:
+    """Nobody looks for such ids then."""
+    world.run('drop table if exists "Ids", "Heirs" cascade')
+    world.run(f'create table "Ids" {made}')
+    reading = world.reading(Side(("a", "b"), (), table="Ids"), Mode.NATIVE, 1)
+    with store_session.connect("origin", parse(world.lab.url("postgres", "postgres"))) as session:
+        session.take_snapshot()
+        assert unique == ids_are_unique(session, reading)
+
+
+def compared(world: World, reading: Reading) -> Differing:
+    """Compare rows with themselves."""
+    url = parse(world.lab.url("postgres", "postgres"))
+    with store_session.connect("origin", url) as session:
+        store = PostgresStore("origin", url, session.take_snapshot().id)
+        return buckets.compare(store, reading, store, reading)
 
 
 def test_only_the_ids_that_are_asked_for_are_read(world: World) -> None:
