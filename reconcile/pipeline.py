@@ -34,7 +34,7 @@ def audit(job: Job) -> dict[str, Any]:
     from reconcile import registry
     from reconcile.audit import stage
 
-    stage.audit(job)
+    stage.audit(job, registry.corrections(job))
     told = summary(job.run)
     over_time = registry.audited(job, told)
     return {**told, "links": [{**each, "over_time": over_time.get(each["link"])} for each in told["links"]]}

@@ -37,6 +37,13 @@ def begin(job: Job, stage: Stage) -> None:
             control.reach_stage(job.run.id, stage)
 
 
+def corrections(job: Job) -> frozenset[tuple[str, int, int]]:
+    """Give where corrections of earlier runs stand in the contract's topic: id, partition, offset."""
+    ways = (each for each in job.contract.consumers if each.repair.route == "main")
+    with control_of(job.settings) as control:
+        return frozenset() if control is None else control.emitted([job.contract.link(each) for each in ways])
+
+
 def audited(job: Job, told: dict[str, Any]) -> dict[str, Any]:
     """Write down what a run found; give for each link what is new in it, came back, and is gone."""
     over_time: dict[str, Any] = {}

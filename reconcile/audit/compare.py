@@ -32,7 +32,7 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
     joined = left.join(right, ID, "full_outer")
     there = f.col(SOURCE_FIELDS).isNotNull() & f.col(COPY_FIELDS).isNotNull()
     each = [
-        _differs(f.get(SOURCE_FIELDS, f.lit(number)), f.get(COPY_FIELDS, f.lit(number)), rule)
+        differs(f.get(SOURCE_FIELDS, f.lit(number)), f.get(COPY_FIELDS, f.lit(number)), rule)
         for number, rule in enumerate(rules)
     ]
     compared = joined.withColumn(DIFFERS, f.when(there, f.array(*each)))
@@ -64,7 +64,7 @@ def _named(side: DataFrame, fields: int, version: str, values: str) -> DataFrame
     )
 
 
-def _differs(ours: Column, theirs: Column, rule: FieldRule) -> Column:
+def differs(ours: Column, theirs: Column, rule: FieldRule) -> Column:
     """Compare canonical texts: equal texts are equal values; of floats, and within a tolerance, others may be too."""
     from pyspark.sql import functions as f
 

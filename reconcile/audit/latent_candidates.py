@@ -24,7 +24,7 @@ from reconcile.gather.history_columns import (
 from reconcile.gather.offset_columns import by_partition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 DENSE = 0.9
 """Versions count as growing by one where so many of all steps do."""
@@ -71,8 +71,9 @@ def candidates(
     committed: Mapping[int, int | None],
     ledger_begins: Mapping[int, int] | None,
     ignored: Collection[str],
+    nameless: Column | None = None,
 ) -> DataFrame:
-    """Give the ids to look at, in the column `id`."""
+    """Give the ids to look at, in the column `id`; the ledger cannot know records that are `nameless`."""
     from pyspark.sql import functions as f
 
     found = [
@@ -82,7 +83,8 @@ def candidates(
     if shape.dense_versions:
         found.append(shape.ids.where(f.col("gaps") > 0).select(f.col(ID).alias("id")))
     if ledger is not None:
-        found.append(_unledgered(log, ledger, committed, ledger_begins, ignored))
+        named = log if nameless is None else log.where(~nameless)
+        found.append(_unledgered(named, ledger, committed, ledger_begins, ignored))
     return reduce(lambda left, right: left.unionByName(right), found).distinct()
 
 

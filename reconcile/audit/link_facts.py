@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -34,6 +34,12 @@ def field_rules(consumer: Consumer, form: Sequence[CanonicalType]) -> tuple[Fiel
     )
 
 
+def ledger_by_position(contract: Contract, consumer: Consumer) -> bool:
+    """Tell whether a ledger knows events by Debezium's position alone."""
+    ledger, topic = consumer.failure.ledger, contract.topic
+    return ledger is not None and ledger.offset is None and topic.event_id is None and topic.format == "debezium-json"
+
+
 def link_facts(
     contract: Contract,
     consumer: Consumer,
@@ -45,6 +51,7 @@ def link_facts(
     dense_versions: bool,
     compacted: bool,
     reach: Reach,
+    corrections: Collection[tuple[str | None, int, int]] = (),
 ) -> Link:
     """Put them together; `before` is the fence of the first reading, `now` that of the second."""
     return Link(
@@ -63,6 +70,8 @@ def link_facts(
         ledger=consumer.failure.ledger is not None,
         ledger_begins=reach.begins,
         ledger_since=reach.since,
+        ledger_by_position=ledger_by_position(contract, consumer),
+        corrections=corrections,
     )
 
 

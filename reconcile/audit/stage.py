@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -25,6 +26,7 @@ from reconcile.gather.fence import from_json
 from reconcile.gather.history import History
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.opening import OpenFence, open_fence
+from reconcile.gather.records import is_origin
 from reconcile.job import Job
 
 if TYPE_CHECKING:
@@ -39,13 +41,16 @@ def cases(consumer: str) -> str:
     return f"cases.{consumer}"
 
 
-def audit(job: Job) -> None:
-    """Compare, confirm and attribute what was gathered into the run; do nothing if that was done."""
+def audit(job: Job, corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
+    """Compare, confirm and attribute what was gathered into the run; do nothing if that was done.
+
+    `corrections` are the places in the topic, with the ids, where those of earlier runs stand.
+    """
     if job.run.done(SUMMARY, job.inputs([gathering.GATHERED])):
         job.say("audited already")
         return
     job.run.discard("audit")
-    _Auditing(job).run()
+    _Auditing(job, corrections).run()
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,9 @@ class _Suspected:
 
 
 class _Auditing:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, corrections: Collection[tuple[str | None, int, int]]) -> None:
         self.job = job
+        self.corrections = corrections
         self.gathered: dict[str, Any] = job.run.json(gathering.GATHERED)
         self.inputs = job.inputs([gathering.GATHERED])
         self.before = from_json(json.dumps(job.run.json(gathering.FENCE)))
@@ -145,6 +151,7 @@ class _Auditing:
             {place.partition: place.committed_before for place in self.before.consumer(consumer.name).places},
             self.reaches[consumer.name].begins,
             job.contract.topic.ignore_types,
+            is_origin(job.contract.topic.name) if link_facts.ledger_by_position(job.contract, consumer) else None,
         )
 
     def _read_again(self, suspected: list[_Suspected]) -> list[_Suspected]:
@@ -201,6 +208,7 @@ class _Auditing:
             dense_versions=self.shape.dense_versions,
             compacted=opened.fence.topic.compacted,
             reach=self.reaches.get(name) or link_facts.ledger_reach(reader.ledger_bounds()),
+            corrections=self.corrections,
         )
         return replace(suspected, facts=facts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, true, update
@@ -123,6 +123,14 @@ class Corrections:
         with self._database.reading() as connection:
             rows = connection.execute(statement.order_by(columns.topic_partition, columns.id))
             return [_correction(row) for row in rows]
+
+    def emitted(self, links: Collection[str]) -> frozenset[tuple[str, int, int]]:
+        """Give where corrections of links stand in their topic: aggregate, partition, offset."""
+        columns = correction.c
+        places = select(columns.aggregate_id, columns.topic_partition, columns.topic_offset)
+        with self._database.reading() as connection:
+            found = connection.execute(places.where(columns.link.in_(links), columns.topic_offset.is_not(None)))
+            return frozenset((row.aggregate_id, row.topic_partition, row.topic_offset) for row in found)
 
 
 def _change(

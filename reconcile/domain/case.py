@@ -5,7 +5,7 @@ Values are canonical texts, as `domain.canonical` has them, by the contract's na
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -85,6 +85,10 @@ class Link:
     """The first offset that the ledger knows of, by partition: what stands below may have been cleaned away."""
     ledger_since: datetime | None = None
     """The time of its oldest entry."""
+    ledger_by_position: bool = False
+    """Whether it knows events by their position in the source alone, which snapshots and corrections do not have."""
+    corrections: Collection[tuple[str | None, int, int]] = ()
+    """Where corrections of earlier runs stand: id, partition, offset."""
 
 
 @dataclass(frozen=True)

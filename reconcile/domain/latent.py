@@ -93,13 +93,16 @@ def _ledger_gap(copy: CopyInquiry) -> Verdict | None:
     parked = {event.place for each in case.parked if (event := event_of(each, inquiry.log)) is not None}
     shown = {inquiry.rank[event.place] for event in inquiry.log if copy.ledger.shows(event)}
     versions = {event.version for event in inquiry.log if event.version is not None and copy.ledger.shows(event)}
+    corrected = [inquiry.rank[event.place] for event in inquiry.due if inquiry.corrects(event)]
+    until = max(corrected, default=-1) if inquiry.folding.whole else -1
     highest: int | None = None
     gaps: list[Event] = []
     for event in inquiry.due:
         ignored = case.link.guarded and None not in (event.version, highest) and event.version <= highest  # type: ignore[operator]
         if event.version is not None:
             highest = event.version if highest is None else max(highest, event.version)
-        told = inquiry.rank[event.place] in shown or event.version in versions  # by a corrective event, or its twin
+        rank = inquiry.rank[event.place]
+        told = rank in shown or rank <= until or event.version in versions  # by a corrective event, or its twin
         if not ignored and not told and event.place not in parked and copy.ledger.lacks(event):
             gaps.append(event)
     if not gaps:
@@ -117,7 +120,7 @@ def _version_gap(inquiry: Inquiry) -> Verdict | None:
     if inquiry.broken or (len(partitions) > 1 and not inquiry.reaches_back):
         return None
     for former, later in missing_versions(inquiry.life, inquiry.case.events):
-        if inquiry.is_due(later):
+        if inquiry.is_due(later) and not inquiry.corrects(later):
             notes = (
                 event_note(inquiry.case, former, "the last version before a gap"),
                 event_note(inquiry.case, later, "the next version in the log"),

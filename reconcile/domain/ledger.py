@@ -41,6 +41,8 @@ class Ledger:
             return False
         if link.ledger_since is not None and event.at < link.ledger_since:
             return False
+        if link.ledger_by_position and event.event_id == f"{link.topic}-{event.partition}@{event.offset}":
+            return False
         begins = link.ledger_begins or {}
         if begins and event.partition not in begins:
             # Nothing was applied of it, or all of that was cleaned away: only the time can tell.

@@ -118,6 +118,10 @@ class LogReading:
         place = self.order.index(event)
         return event.deletes or (place > 0 and self.order[place - 1].deletes)
 
+    def corrects(self, event: Event) -> bool:
+        """Tell whether an event is a correction of ours."""
+        return (self.case.id, *event.place) in self.link.corrections
+
     def is_due(self, event: Event) -> bool:
         """Tell whether the copy had its time to apply an event."""
         place = self.link.places.get(event.partition)

@@ -45,6 +45,8 @@ class Terms:
     """Whether the contract says how a value is built."""
     deletable: bool = True
     """Whether a record that deletes can be written."""
+    tombstones: bool = True
+    """Whether it carries no state."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Standing:
     """Partitions beside its home where the group has not come to the last of its records."""
     key: bool = True
     """Whether the bytes of its key are known."""
+    described: bool = True
+    """Whether the source or the log has a state of it."""
 
 
 def treat(finding: Finding, terms: Terms, standing: Standing) -> Treatment:
@@ -149,6 +153,8 @@ def _deleting(terms: Terms, standing: Standing) -> Treatment | None:
         return _left("moved on: the source has it again")
     if not terms.deletable:
         return _advice("no record can be written that topic.delete takes for a deletion: delete its row by hand")
+    if not (terms.tombstones or standing.described):
+        return _advice("neither source nor log has a state that a deletion could be made of: delete its row by hand")
     return None
 
 

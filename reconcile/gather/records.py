@@ -136,7 +136,6 @@ class Derivation:
 
         encoded = record_keys.encoded(f.col(ID), self.key_type)
         key = f.col(KEY) if encoded is None else f.coalesce(f.col(KEY), encoded)
-        origin = f.concat(f.lit(f"{topic}-"), f.col(PARTITION), f.lit("@"), f.col(OFFSET))
         return stored.select(
             ID,
             key.alias(KEY),
@@ -145,7 +144,7 @@ class Derivation:
             OFFSET,
             TIMESTAMP,
             VERSION,
-            f.coalesce(f.col(EVENT_ID), origin).alias(EVENT_ID),
+            f.coalesce(f.col(EVENT_ID), _origin(topic)).alias(EVENT_ID),
             TYPE,
             CORRELATION_ID,
             TOMBSTONE,
@@ -155,6 +154,19 @@ class Derivation:
             f.col(RAW).isNull().alias(READABLE),
             *([HEADERS] if self.all_headers else []),
         )
+
+
+def is_origin(topic: str) -> Column:
+    """Tell whether a record of a history is named by where it stands, as nothing else names it."""
+    from pyspark.sql import functions as f
+
+    return f.col(EVENT_ID) == _origin(topic)
+
+
+def _origin(topic: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.concat(f.lit(f"{topic}-"), f.col(PARTITION), f.lit("@"), f.col(OFFSET))
 
 
 def _header(name: str) -> Column:

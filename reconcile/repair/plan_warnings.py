@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from reconcile.audit.link_facts import ledger_by_position
 from reconcile.audit.partitioning import Inference
 from reconcile.contract import Consumer, Contract
 from reconcile.domain.correction import Item
@@ -25,9 +26,14 @@ def of_log(corrections: Sequence[Item], traces: Mapping[str, Trace], inference: 
     return found
 
 
-def of_consumer(consumer: Consumer, *, main: bool) -> list[str]:
+def of_consumer(contract: Contract, consumer: Consumer, *, main: bool) -> list[str]:
     """Say what the consumer may do with a correction."""
     found = []
+    if ledger_by_position(contract, consumer):
+        found.append(
+            "the ledger knows events by their position in the source, and corrections have none: see that the consumer"
+            " does not take them all for one event"
+        )
     if not main and consumer.guard == "none":
         found.append(
             "nothing orders the corrections with the events of the main topic, and the consumer compares no versions:"

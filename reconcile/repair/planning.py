@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconcile.audit.partitioning import Inference, Router
@@ -11,7 +11,7 @@ from reconcile.contract_terms import TOMBSTONE
 from reconcile.domain import key as keys
 from reconcile.domain import mapping, plan_rules
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import Action, Item, correction_id
+from reconcile.domain.correction import Action, Correction, Item, correction_id
 from reconcile.domain.finding import Finding
 from reconcile.domain.plan import Caps, LinkPlan
 from reconcile.domain.plan_rules import Standing, Terms, Treatment
@@ -56,6 +56,8 @@ class World:
     """How far the group has come in the main topic."""
     rows: Mapping[str, Sequence[SourceRow]]
     """The source's rows now."""
+    misread: Callable[[Sequence[Correction]], Sequence[str]] = lambda _: ()
+    """Says what restatements would bring, read as events, that is not what the source says."""
 
 
 def terms(contract: Contract, consumer: Consumer) -> Terms:
@@ -73,6 +75,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
         adds=frozenset(each.name for each in fields if each.apply == "add"),
         restates=contract.topic.value is not None,
         deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
+        tombstones=contract.topic.delete == TOMBSTONE,
     )
 
 
@@ -123,7 +126,7 @@ def planned(
     return replace(
         plan,
         warnings=(*empty.warnings, *drafting.warnings(plan.corrections)),
-        refused=(*empty.refused, *dict.fromkeys(drafting.problems)),
+        refused=(*empty.refused, *dict.fromkeys(drafting.problems), *world.misread(drafting.restated)),
     )
 
 
@@ -146,6 +149,7 @@ class _Drafting:
         self._router = world.log.router if world.route.main else of_route(world.log.router, world.route.partitions)
         self._records = Records(contract, world.log.form, run_id, world.route.since)
         self.problems: list[str] = []
+        self.restated: list[Correction] = []
         if consumer.isolation == "read_uncommitted":
             self.problems.append(
                 f"{consumer.group} reads uncommitted records: it would apply corrections that are taken back"
@@ -167,6 +171,7 @@ class _Drafting:
             log_version=trace.version,
             unread=self._unread(trace, home) if home is not None else (),
             key=key is not None,
+            described=bool(rows) or trace.body is not None,
         )
         treatment = plan_rules.treat(finding, self._terms, standing)
         if not treatment.writes or key is None:
@@ -184,7 +189,7 @@ class _Drafting:
         log = self._world.log
         return [
             *plan_warnings.of_log(corrections, log.traces, log.inference),
-            *plan_warnings.of_consumer(self._consumer, main=self._world.route.main),
+            *plan_warnings.of_consumer(self._contract, self._consumer, main=self._world.route.main),
             *plan_warnings.of_values(self._contract, log.form),
         ]
 
@@ -205,9 +210,12 @@ class _Drafting:
     def _tried(self, item: Item, known: Known, row: SourceRow | None) -> None:
         """Write the records, so that what cannot be written is known before anybody says yes."""
         try:
-            self._records.of(item, known, row)
+            written = self._records.of(item, known, row)
         except MisfitError as error:
             self.problems.append(str(error))
+            return
+        if item.action is Action.RESTATE:
+            self.restated += written
 
 
 def _key(id_text: str, trace: Trace, key_type: str, form: TopicForm) -> bytes | None:

@@ -26,6 +26,7 @@ from reconcile.gather.opening import open_fence
 from reconcile.job import Job
 from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.planning import Log, Route, World
+from reconcile.repair.rereading import Rereading
 from reconcile.repair.values import SourceRow, SourceValues
 from reconcile.report import expectations, stored
 from reconcile.run import Run
@@ -162,7 +163,8 @@ class _Planning:
                         reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
                         rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader).of(draft.ids)
                         committed = cluster.committed(consumer.group, contract.topic.name, partitions)
-                        world = World(log, routes[link], committed, rows)
+                        misread = Rereading(reader, gathering.avro(job)).problems
+                        world = World(log, routes[link], committed, rows, misread)
                         found[link] = planning.planned(
                             draft.empty, draft.findings, contract, consumer, job.run.id, world
                         )

@@ -123,5 +123,8 @@ def _row(found: Any) -> Any:
     envelope = payload if isinstance(payload, dict) else found
     if not isinstance(envelope, dict) or envelope.get("op") is None:
         return None
+    row = envelope.get("after")
+    if not isinstance(row, dict | None):
+        return None
     beside = dict(zip(_BESIDE_ROW, (envelope["op"], envelope.get("source")), strict=True))
-    return {**(envelope.get("after") or {}), **beside}
+    return {**(row or {}), **beside}

@@ -27,7 +27,8 @@ from reconcile.domain.correction import Correction
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
-from reconcile.lab.services.offsets import admin_client, partitions
+from reconcile.lab.services import offsets
+from reconcile.lab.services.offsets import admin_client
 from reconcile.repair.emission import emit
 from reconcile.repair.outcome import Outcome
 from reconcile.settings import Settings
@@ -63,7 +64,7 @@ class World:
         topic = Topic(self, f"emission-{uuid4().hex[:8]}", partitions)
         made = admin_client(self.lab.bootstrap).create_topics([NewTopic(topic.name, partitions, 1)])
         made[topic.name].result(PATIENCE)
-        until(topic.is_there, f"{topic.name} has no leaders")
+        until(topic.is_led, f"{topic.name} has no leaders")
         return topic
 
     @contextmanager
@@ -121,16 +122,9 @@ class Topic:
         asked = admin_client(self.world.lab.bootstrap).list_offsets(places, isolation_level=level)
         return {place.partition: answer.result(PATIENCE).offset for place, answer in asked.items()}
 
-    def is_there(self) -> bool:
+    def is_led(self) -> bool:
         """Tell whether all partitions answer."""
-        from confluent_kafka import KafkaException
-
-        admin = admin_client(self.world.lab.bootstrap)
-        try:
-            # The client keeps what it heard of a topic that was not there yet, until it is asked for the topic.
-            return len(partitions(admin, self.name)) == self.partitions and bool(self.ends())
-        except (KafkaException, KeyError):
-            return False
+        return offsets.led(admin_client(self.world.lab.bootstrap), self.name, self.partitions)
 
     def correction(self, key: str, version: int, run_id: str, since: int, partition: int | None = None) -> Correction:
         """Give a correction that says that an aggregate is at a version."""

@@ -226,7 +226,7 @@ def test_a_broker_that_stays_away_is_told(
                 topic.emit(wanted, run_id, control, held, batch=BATCH)
         finally:
             world.kafka.up()
-        until(topic.is_there, "the broker has no leaders")
+        until(topic.is_led, "the broker has no leaders")
         topic.emit(wanted, run_id, control, held, batch=BATCH)
     assert_once(topic, control, wanted, run_id)
 

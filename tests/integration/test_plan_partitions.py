@@ -70,10 +70,9 @@ class Log:
         return {row[ID]: row[PARTITION] for row in records.select(ID, PARTITION).collect()}
 
     def _await(self, partitions: int) -> None:
-        def there() -> bool:
-            return len(offsets.partitions(offsets.admin_client(self.bootstrap), self.name)) == partitions
-
-        wait_until(there, f"{self.name} has not {partitions} partitions", 30)
+        # Java's producer never recovers from what it sends to a partition that has no leader yet.
+        admin = offsets.admin_client(self.bootstrap)
+        wait_until(lambda: offsets.led(admin, self.name, partitions), f"{self.name} has no {partitions} leaders", 30)
 
 
 def by_librdkafka(log: Log, ids: list[str]) -> None:

@@ -104,6 +104,33 @@ def test_a_deletion_that_is_told_twice_is_noted_once(noted: int) -> None:
     assert attribute(case(LOGIN, now, now, [V1, *gone, again], ledger=applied_once)) is None
 
 
+def test_a_correction_closes_a_gap_in_the_ledger() -> None:
+    """It told anew what was lost; whether the ledger shows the correction itself or not."""
+    assert attribute(corrected(agreeing(ledger=applied([V1, V3])), V3)) is None
+    assert attribute(corrected(agreeing(ledger=applied([V1, V3])), V1)) is not None
+
+
+def test_a_correction_closes_a_gap_in_the_versions() -> None:
+    """What stands before it was lost, and is known to be: it is no news every night."""
+    of = replace(agreeing(replace(LOGIN, dense_versions=True)), events=(V1, V3))
+    assert "never_published" == found(of).cause
+    assert attribute(corrected(of, V3)) is None
+
+
+def test_a_ledger_by_position_cannot_know_what_has_none() -> None:
+    """Debezium's snapshots and corrections stand nowhere in the source's log."""
+    of = agreeing(ledger=applied([V1, V3]))
+    nameless = replace(V2, event_id=f"{of.link.topic}-{V2.partition}@{V2.offset}")
+    for by_position in (False, True):
+        link = replace(of.link, ledger_by_position=by_position)
+        assert by_position == (attribute(replace(of, link=link, events=(V1, nameless, V3))) is None)
+
+
+def corrected(of: Case, event: Event) -> Case:
+    """Let an event be a correction of an earlier run."""
+    return replace(of, link=replace(of.link, corrections=frozenset({(of.id, *event.place)})))
+
+
 def test_the_ledger_does_not_reach_back() -> None:
     """Older entries were cleaned away."""
     of = agreeing(ledger=applied([V3]))

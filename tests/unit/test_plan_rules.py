@@ -110,6 +110,16 @@ def test_a_row_that_came_back_is_not_deleted() -> None:
     assert Action.LEFT == action(finding(difference=Difference.ORPHAN), now=HERE)
 
 
+def test_a_deletion_that_is_told_by_a_state_needs_one() -> None:
+    """What neither log nor source has ever described is left to a person; it keeps nothing else from being repaired."""
+    unknown = replace(GONE, described=False)
+    orphan = finding(Cause.PHANTOM, Difference.ORPHAN)
+    deleting = replace(TERMS, deletes=True)
+    assert Action.TOMBSTONE == action(orphan, deleting, unknown)
+    assert Action.ADVICE == action(orphan, replace(deleting, tombstones=False), unknown)
+    assert Action.TOMBSTONE == action(orphan, replace(deleting, tombstones=False), GONE)
+
+
 def test_a_log_that_is_ahead_of_the_source_forbids_a_restatement() -> None:
     """The log has a newer version already: a correction would overwrite it."""
     assert "log is at version 6" in treat(finding(), TERMS, replace(HERE, log_version=6)).reason

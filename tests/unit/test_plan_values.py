@@ -170,6 +170,12 @@ def test_debezium_keeps_what_its_schema_wants() -> None:
     assert (77, None) == (source["lsn"], source["txId"])
 
 
+@pytest.mark.parametrize("after", ["gibberish", [1], 7, False])
+def test_a_debezium_value_whose_row_is_none_cannot_be_read(after: object) -> None:
+    """It is no reason to stop: any topic may hold such a record."""
+    assert Codec("debezium-json").read(json.dumps({"op": "u", "after": after}).encode()) is None
+
+
 def test_a_debezium_value_reads_as_its_row() -> None:
     """Paths look into the row, as in the log history."""
     found = Codec("debezium-json").read(json.dumps(ENVELOPE).encode())

@@ -29,6 +29,17 @@ def partitions(admin: AdminClient, topic: str) -> list[int]:
     return sorted(admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
 
 
+def led(admin: AdminClient, topic: str, count: int) -> bool:
+    """Tell whether a topic has so many partitions, and all of them answer: a new one takes a moment."""
+    from confluent_kafka import KafkaException
+
+    try:
+        # The client keeps what it heard of a topic that was not there yet, until it is asked for the topic.
+        return len(partitions(admin, topic)) == count and len(ends(admin, topic)) == count
+    except (KafkaException, KeyError):
+        return False
+
+
 def ends(admin: AdminClient, topic: str) -> dict[int, int]:
     """Give the offset after the last record of each partition."""
     from confluent_kafka.admin import OffsetSpec

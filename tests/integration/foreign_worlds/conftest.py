@@ -1,4 +1,4 @@
-"""One pair of servers for all foreign worlds."""
+"""One pair of servers for the worlds of a module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.integration.foreign_worlds.servers import Servers, foreign_servers
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
     """Both servers, empty."""
     with foreign_servers() as servers:

@@ -1,0 +1,80 @@
+"""Corrections are read once more as the audit reads events: what they bring has to be what the source says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from reconcile.audit import compare, events
+from reconcile.audit.link_facts import field_rules
+from reconcile.domain.correction import Correction
+from reconcile.gather import row_columns
+from reconcile.gather.avro import AvroSchema
+from reconcile.gather.history_columns import DELETES, ID, READABLE
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.records import Derivation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_RECORDS = (
+    "key binary, value binary, partition int, offset bigint, timestamp timestamp,"
+    " headers array<struct<key: string, value: binary>>"
+)
+
+
+@dataclass(frozen=True)
+class Rereading:
+    """Reads corrections of one link beside the source's rows that they were made of."""
+
+    reader: LinkReader
+    avro: AvroSchema | None
+
+    def problems(self, restated: Sequence[Correction]) -> list[str]:
+        """Say what corrections would bring that is not what the source says."""
+        from pyspark.sql import functions as f
+
+        if not restated:
+            return []
+        contract, consumer = self.reader.contract, self.reader.consumer
+        source = self.reader.rows[0]
+        rules = field_rules(consumer, source.form.fields)
+        told = self._told(restated).withColumnRenamed(ID, row_columns.ID)
+        with_rows = told.join(source.among(told.select(row_columns.ID)), row_columns.ID)
+        wrong = {
+            rule.name: f.get(events.TELLS, f.lit(number))
+            & compare.differs(f.col(row_columns.field(number)), f.get(events.VALUES, f.lit(number)), rule)
+            for number, rule in enumerate(rules)
+            if not rule.add
+        }
+        counted = with_rows.agg(
+            f.count_if(~f.col(READABLE)),
+            f.count_if(f.col(DELETES)),
+            *(f.count_if(each) for each in wrong.values()),
+        )
+        with self.reader.reading():
+            unreadable, deleting, *differing = (int(each) for each in counted.collect()[0])
+        of_all = f"of {len(restated):,} corrections"
+        found = []
+        if unreadable:
+            found.append(f"{unreadable:,} {of_all} could not be read as {contract.topic.format}: see topic.value")
+        if deleting:
+            found.append(f"{deleting:,} {of_all} would be taken for deletions: topic.value fulfils topic.delete")
+        for name, count in zip(wrong, differing, strict=True):
+            if count:
+                found.append(
+                    f"{count:,} {of_all} would bring another {name} than the source's: topic.value gives something else"
+                    " than the field's source, or its event looks elsewhere"
+                )
+        return found
+
+    def _told(self, restated: Sequence[Correction]) -> DataFrame:
+        spark, contract, consumer = self.reader.spark, self.reader.contract, self.reader.consumer
+        now = datetime.now(UTC)
+        rows = [(each.key, each.value, 0, number, now, list(each.headers)) for number, each in enumerate(restated)]
+        derivation = Derivation.of(contract.topic, avro=self.avro)
+        stored = derivation.stored(spark.createDataFrame(rows, _RECORDS))
+        read = derivation.told(stored, contract.topic.name)
+        return events.told(spark, read, contract.topic, consumer, self.reader.rows[0].form.fields)
