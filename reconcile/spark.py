@@ -35,6 +35,14 @@ RULES = {
 }
 _UTC = "-Duser.timezone=UTC"
 _DEFAULTS = {
+    # Spark keeps 64 consumers, and what they have fetched ahead, for queries that read on where they stopped. None of
+    # ours does, and at some 20 MB for each it is a heap full.
+    "spark.kafka.consumer.cache.capacity": "1",
+    **{
+        f"spark.kafka.consumer.{kept}.{limit}": "5s"
+        for kept in ("cache", "fetchedData.cache")
+        for limit in ("timeout", "evictorThreadRunInterval")
+    },
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 
 from reconcile.gather import gapped
@@ -161,3 +162,14 @@ def test_compaction_takes_nothing_that_is_held(world: LogWorld, monkeypatch: pyt
         world.options = {"version": locator}
         later = world.extend()
         assert (left, ((0, 42),)) == (world.held(later), later.index.held(0))
+
+
+def test_what_has_been_read_is_not_held(world: LogWorld) -> None:
+    """Consumers that Spark would keep hold megabytes each: of a topic with many partitions, a heap full."""
+    world.create(partitions=24)
+    for partition in range(24):
+        world.produce(("k", event(1)), partition=partition)
+    assert 24 == len(world.rows(world.extend()))
+    (spark,) = [each for each in psutil.Process().children() if "SparkSubmit" in " ".join(each.cmdline())]
+    broker = int(world.bootstrap.rpartition(":")[2])
+    assert len([each for each in spark.net_connections() if broker in each.raddr]) <= 8
