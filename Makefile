@@ -22,8 +22,8 @@ demo: setup ## bring the demo world up, seed it, plant every fault, show them, t
 	$(BIN)/reconcile demo
 
 .PHONY: test
-test: setup ## all tests, against a real Postgres, Kafka and Spark
-	$(BIN)/pytest $(SIDE_BY_SIDE)
+test: setup check ## all of `check`, and all other tests, against a real Postgres, Kafka, Spark and Airflow
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration tests/e2e
 
 .PHONY: check
 check: $(VENV)/.ready ## format, lint, import boundaries, types, unit tests; seconds

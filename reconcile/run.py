@@ -149,6 +149,10 @@ class Run:
         found = [self.find(entry.name) for entry in entries if entry.folder and is_artifact_name(entry.name)]
         return [manifest for manifest in found if manifest is not None]
 
+    def json_if_there(self, name: str) -> Any:
+        """Give the value of a JSON artifact, or None if it is not published."""
+        return self.json(name) if self.find(name) is not None else None
+
     def json(self, name: str) -> Any:
         """Give the value of a JSON artifact."""
         while True:

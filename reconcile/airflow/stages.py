@@ -10,7 +10,7 @@ from reconcile.airflow.installation import installation
 from reconcile.airflow.review import review
 
 if TYPE_CHECKING:
-    from reconcile.run import Run
+    pass
 
 
 def failed_gate(asked: Asked) -> list[str]:
@@ -46,7 +46,7 @@ def told(asked: Asked) -> dict[str, Any]:
     with installation().run(asked.run_id) as (place, run, settings):
         summary = run.json("summary")
         report = pipeline.report(run, place, settings, contract_of(run))
-        known = alerts(summary, _found(run, "quality"), _found(run, "plan"), _found(run, "verified"))
+        known = alerts(summary, *(run.json_if_there(name) for name in ("quality", "plan", "verified")))
         links = [
             {name: each[name] for name in ("link", "settled", "compared", "agreeing", "drifted", "latent", "in_flight")}
             for each in summary["links"]
@@ -58,7 +58,7 @@ def told(asked: Asked) -> dict[str, Any]:
             "complete": summary["complete"],
             "exit_code": report.exit_code,
             "links": links,
-            "repair": _repair(_found(run, "verified")),
+            "repair": _repair(run.json_if_there("verified")),
             "alerts": [{"kind": each.kind, "message": each.message} for each in known],
         }
 
@@ -68,10 +68,3 @@ def _repair(verified: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     links = {each["link"]: {"outcomes": each["outcomes"], "left": each["left"]} for each in verified["links"]}
     return {"exit_code": verified["exit_code"], "links": links}
-
-
-def _found(run: Run, name: str) -> dict[str, Any] | None:
-    if run.find(name) is None:
-        return None
-    found: dict[str, Any] = run.json(name)
-    return found

@@ -56,7 +56,7 @@ def require_applicable(job: Job, plan: Plan) -> None:
     for name in MADE_OF:
         if plan.made_of.get(name) != job.run.manifest(name).digest:
             raise PlanRefusedError(f"the {name} of the run were changed since the plan was made: start a new run")
-    failed = expectations.against_repair(expectations.published(job.run))
+    failed = expectations.against_repair(job.run.json_if_there(expectations.QUALITY))
     if reasons := dict.fromkeys([*plan.reasons, *failed]):
         raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(reasons))
 

@@ -85,7 +85,7 @@ class _Planning:
         return Plan(job.run.id, contract.aggregate, contract.digest, run, tuple(links), self._refused())
 
     def _refused(self) -> tuple[str, ...]:
-        failed = expectations.against_repair(expectations.published(self.job.run))
+        failed = expectations.against_repair(self.job.run.json_if_there(expectations.QUALITY))
         if self.summary["complete"]:
             return tuple(failed)
         unread = (f"{each['link']}: {each['message']}" for each in self.summary["unread"])

@@ -13,9 +13,10 @@ REQUEST = "request"
 
 def contract_of(run: Run) -> Contract | None:
     """Give a run's contract; None if its file is gone, or is no contract any more."""
-    if run.find(REQUEST) is None:
+    asked = run.json_if_there(REQUEST)
+    if asked is None:
         return None
     try:
-        return load_contract(Path(run.json(REQUEST)["contract"]))
+        return load_contract(Path(asked["contract"]))
     except InvalidFileError:
         return None

@@ -7,7 +7,6 @@ from typing import Any
 
 from reconcile.errors import RefusedError
 from reconcile.report.model import Expectation, Level, Quality
-from reconcile.run import Run
 
 QUALITY = "quality"
 AGREEING = (Level.AGREES, Level.TOLERATED)
@@ -17,12 +16,6 @@ _RESULT = "findings"
 
 class GateClosedError(RefusedError):
     """Raised when what was read may not be repaired from: mend the data, or the suite, and start a new run."""
-
-
-def published(run: Run) -> Mapping[str, Any] | None:
-    """Give what a run keeps of its expectations; None if they were not checked."""
-    found: Mapping[str, Any] | None = run.json(QUALITY) if run.find(QUALITY) is not None else None
-    return found
 
 
 def quality_of(found: Mapping[str, Any] | None) -> Quality | None:

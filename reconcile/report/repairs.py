@@ -27,11 +27,11 @@ class Repairs:
     @classmethod
     def of(cls, run: Run) -> Repairs | None:
         """Read them; give None for a run without a plan."""
-        if run.find(PLAN) is None:
+        plan, applied, verified = (run.json_if_there(name) for name in (PLAN, APPLIED, VERIFIED))
+        if plan is None:
             return None
-        applied, verified = _published(run, APPLIED), _published(run, VERIFIED)
         states = _of_applied(applied) | _of_verified(verified)
-        return cls(run.json(PLAN), states, applied is not None, verified is not None)
+        return cls(plan, states, applied is not None, verified is not None)
 
     def result(self) -> RepairResult:
         """Give what it comes to."""
@@ -70,11 +70,6 @@ class Repairs:
             tuple(link["refused"]),
             tuple(link["warnings"]),
         )
-
-
-def _published(run: Run, name: str) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = run.json(name) if run.find(name) is not None else None
-    return found
 
 
 def _of_applied(applied: Mapping[str, Any] | None) -> dict[str, tuple[str, str | None]]:

@@ -12,7 +12,7 @@ from reconcile.control.findings import Seen
 from reconcile.domain.finding import SCHEMA_VERSION
 from reconcile.report import stored
 from reconcile.report.ages import age
-from reconcile.report.expectations import AGREEING, exit_code_with, level_with, published, quality_of
+from reconcile.report.expectations import AGREEING, QUALITY, exit_code_with, level_with, quality_of
 from reconcile.report.hiding import Hiding, hiding
 from reconcile.report.model import Count, Known, Level, LinkResult, Report, Shown
 from reconcile.report.repairs import Repairs
@@ -43,7 +43,7 @@ def report_of(
     tally = Tally(fence["topic"]["name"], len(fence["topic"]["partitions"]), closed_at, shown)
     tally.add_all(stored.tuples(run, "findings", COLUMNS, place.spark))
     links = _links(summary, tally.oldest)
-    compared, quality = _level(summary["exit_code"], links), quality_of(published(run))
+    compared, quality = _level(summary["exit_code"], links), quality_of(run.json_if_there(QUALITY))
     unmet = len(quality.stopping) if quality is not None else 0
     repairs = Repairs.of(run)
     told, problem = trends(place, settings, summary["contract"], datetime.fromisoformat(fence["opened_at"]))
