@@ -522,6 +522,15 @@ class CorrectionsBehaviour:
         with pytest.raises(CorrectionStateError, match="cannot become emitted at the offset 8"):
             control.mark_emitted(lease, "r1", [Emitted("c1", 0, 8)])
 
+    def test_what_was_emitted_is_known_by_its_place(self, control: ControlStore) -> None:
+        """Whatever run and link asks; what was only intended stands nowhere."""
+        begin(control, "r1")
+        lease = emitted(control, 1)
+        control.intend(lease, [intent(2)])
+        assert {("1", 0, 7)} == control.emitted([LINK, "another"])
+        assert not control.emitted(["another"])
+        assert not control.emitted([])
+
     def test_what_was_not_intended_is_not_emitted(self, control: ControlStore) -> None:
         """Nor is it in a partition that was not."""
         begin(control, "r1")

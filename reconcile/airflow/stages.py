@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconcile.airflow.alerts import alerts
 from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import installation
 from reconcile.airflow.review import review
-
-if TYPE_CHECKING:
-    pass
 
 
 def failed_gate(asked: Asked) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reconcile.lab import world
 from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.process import remove_tree
 from reconcile.lab.seed import seed
 from tests.ports import ports_of
 
@@ -30,3 +31,4 @@ def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS) -> Iter
         yield lab
     finally:
         world.down(lab, wipe=True)
+        remove_tree(lab.root.parent)
