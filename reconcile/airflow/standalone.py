@@ -28,7 +28,11 @@ USER = "admin"
 _TO_START, _TO_STOP = 240.0, 90.0
 _PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 _PLUGIN = 'from reconcile.airflow.plugin import ReconcilePlugin\n\n__all__ = ["ReconcilePlugin"]\n'
-_DETACH = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+# What is started in the background may have been told to ignore the interrupt by which we end it.
+_DETACH = (
+    "import signal, subprocess, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+    " subprocess.Popen(sys.argv[1:], start_new_session=True)"
+)
 _MARK = "RECONCILE_AIRFLOW_HOME"
 
 
@@ -63,6 +67,7 @@ class Standalone:
             **kept,
             "PATH": os.pathsep.join(paths),
             _MARK: str(self.home.resolve()),
+            "SPT_NOENV": "1",  # or Airflow's parts would write their titles over the mark
             "AIRFLOW_HOME": str(self.home.resolve()),
             "AIRFLOW__CORE__DAGS_FOLDER": str(committed("dags")),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.home.resolve() / "plugins"),

@@ -41,7 +41,8 @@ class Ledger:
             return False
         if link.ledger_since is not None and event.at < link.ledger_since:
             return False
-        if link.ledger_by_position and event.event_id == f"{link.topic}-{event.partition}@{event.offset}":
+        unnamed = event.event_id == f"{link.topic}-{event.partition}@{event.offset}" and not event.deletes
+        if link.ledger_by_position and unnamed:
             return False
         begins = link.ledger_begins or {}
         if begins and event.partition not in begins:

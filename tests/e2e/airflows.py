@@ -93,11 +93,12 @@ class DrivenAirflow:
 @contextmanager
 def driven_airflow(folder: Path) -> Iterator[DrivenAirflow]:
     """Give an Airflow on a small damaged world with one contract, and leave nothing of either."""
-    airflow = Standalone(Path(tempfile.gettempdir()) / "reconcile-test-airflow", PORT)
+    airflow = Standalone(Path(tempfile.gettempdir()) / f"reconcile-test-airflow-{PORT}", PORT)
     airflow.stop()  # what a killed run left
+    process.remove_tree(airflow.home)
     with seeded_world(600, ports=PORTS) as lab:
         faults.plant(lab, faults.named(FAULTS), 2)
-        driven = DrivenAirflow(lab, Standalone(folder / "airflow", PORT), folder / "runs")
+        driven = DrivenAirflow(lab, airflow, folder / "runs")
         _provide(driven)
         lab_airflow.provide_topic(lab)
         lab_airflow.start_services(lab, driven.airflow)
@@ -106,6 +107,7 @@ def driven_airflow(folder: Path) -> Iterator[DrivenAirflow]:
         finally:
             driven.airflow.stop()
             process.wait_until(lambda: not driven.airflow.processes(), "Airflow left processes", 30)
+            process.remove_tree(airflow.home)
 
 
 def _provide(driven: DrivenAirflow) -> None:

@@ -19,7 +19,10 @@ import psutil
 from reconcile.lab.process import wait_until
 
 SECONDS = 120
-_PROGRAM = "from reconcile.cli import main; main()"
+# A shell's foreground commands hear Ctrl-C, also where what runs the tests was told to ignore it.
+_PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from reconcile.cli import main; main()"
+)
 
 
 @dataclass(frozen=True)
