@@ -126,6 +126,16 @@ def test_a_ledger_by_position_cannot_know_what_has_none() -> None:
         assert by_position == (attribute(replace(of, link=link, events=(V1, nameless, V3))) is None)
 
 
+def test_a_deletion_needs_no_position_to_be_missed() -> None:
+    """The tombstone behind it has none, and never had: that says nothing of the deletion."""
+    tombstone = event(4, None)
+    nameless = replace(tombstone, event_id=f"{LOGIN.topic}-{tombstone.partition}@{tombstone.offset}")
+    link = replace(LOGIN, ledger_by_position=True)
+    finding = attribute(case(link, None, NOW, [*THREE, nameless], ledger=applied(THREE)))
+    assert finding is not None
+    assert ("orphan", "skipped", "certain") == (finding.difference, finding.cause, finding.confidence)
+
+
 def corrected(of: Case, event: Event) -> Case:
     """Let an event be a correction of an earlier run."""
     return replace(of, link=replace(of.link, corrections=frozenset({(of.id, *event.place)})))
