@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 LONGEST = ("e2e/test_airflow", "integration/test_repair", "e2e/test_readme", "integration/test_audit", "e2e/test_lab")
 
-settings.register_profile("reconcile", derandomize=True, deadline=None, database=None)
+# How fast a machine is says nothing of what is tested.
+_AT_ANY_SPEED = [HealthCheck.too_slow]
+settings.register_profile(
+    "reconcile", derandomize=True, deadline=None, database=None, suppress_health_check=_AT_ANY_SPEED
+)
 settings.load_profile("reconcile")
 
 

@@ -425,9 +425,10 @@ class LeasesBehaviour:
     def test_a_holder_learns_that_its_lease_was_lost(self, control: ControlStore) -> None:
         """It may write nothing more, and what it leaves is not the new holder's."""
         with control.lease("x", "first", SHORT) as held:
+            renewing = renewal("x")
             control.release(held.lease)
             second = control.acquire("x", "second", MINUTE)
-            renewal("x").join(30)
+            renewing.join(30)
             with pytest.raises(LeaseLostError, match="first no longer holds the lease x"):
                 held.require()
         control.require(second)

@@ -26,7 +26,9 @@ from reconcile.validation import not_among
 
 @click.command()
 @click.argument("run_id")
-@click.option("--cause", "causes", multiple=True, type=click.Choice(list(Cause)), help="Only this cause.")
+@click.option(
+    "--cause", "causes", multiple=True, type=click.Choice([each.value for each in Cause]), help="Only this cause."
+)
 @options.consumers
 @click.option(
     "--format",
@@ -40,7 +42,7 @@ from reconcile.validation import not_among
 @options.as_json
 def findings(
     run_id: str,
-    causes: tuple[Cause, ...],
+    causes: tuple[str, ...],
     consumers: tuple[str, ...],
     form: str | None,
     limit: int | None,
@@ -53,7 +55,7 @@ def findings(
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
         links = [_link(run.json("summary"), name) for name in consumers]
-        found = stored.findings(run, [str(cause) for cause in causes], links, spark=place.spark)
+        found = stored.findings(run, causes, links, spark=place.spark)
         listed = islice(found, limit)
         if as_json:
             print_json({"run_id": run_id, "findings": list(listed)})

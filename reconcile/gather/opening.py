@@ -100,7 +100,7 @@ class _Opening:
         self._unread: list[Unread] = []
 
     def open(self, chosen: Mapping[int, Consumer]) -> OpenFence:
-        """Read everything in its order: the letters are those of the design."""
+        """Read everything in its order."""
         opened_at = datetime.now(UTC)
         addresses = {index: self._address(("consumers", index, "store"), one) for index, one in chosen.items()}
         source_address = self._address(("source", "store"), self.contract.source)

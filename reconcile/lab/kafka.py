@@ -26,6 +26,8 @@ appender.stdout.layout.type = PatternLayout
 appender.stdout.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 """
 
+_TO_START = 180
+
 
 class Kafka:
     """The lab's broker."""
@@ -66,7 +68,7 @@ class Kafka:
                         *((os.POSIX_SPAWN_DUP2, log.fileno(), fd) for fd in (1, 2)),
                     ],
                 )
-        process.wait_until(self._answers, f"Kafka did not answer on port {ports.kafka}", 60, self._log)
+        process.wait_until(self._answers, f"Kafka did not answer on port {ports.kafka}", _TO_START, self._log)
 
     def down(self) -> None:
         """Stop the broker if it runs, and what a killed command left."""

@@ -31,6 +31,8 @@ _SETTINGS = {
     "log_timezone": "UTC",
 }
 
+_TO_START = 180
+
 
 class Postgres:
     """The lab's database server."""
@@ -65,8 +67,8 @@ class Postgres:
             (self._data / "postmaster.pid").unlink(missing_ok=True)
             self._initialise()
             settings = " ".join(f"-c {name}='{value}'" for name, value in (*_SETTINGS.items(), ("port", str(port))))
-            self._run("pg_ctl", "start", "-w", "-t", "60", "-D", "data", "-l", self._log.name, "-o", settings)
-        process.wait_until(self._answers, f"Postgres did not answer on port {port}", 60, self._log)
+            self._run("pg_ctl", "start", "-w", "-t", str(_TO_START), "-D", "data", "-l", self._log.name, "-o", settings)
+        process.wait_until(self._answers, f"Postgres did not answer on port {port}", _TO_START, self._log)
 
     def down(self) -> None:
         """Stop the server if it runs, and what a killed one left."""

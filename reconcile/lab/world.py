@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import astuple
 from pathlib import Path
@@ -17,7 +18,7 @@ from reconcile.lab import process
 from reconcile.lab.folder import CONTROL, DATABASES, READER, Lab, Ports, write_atomically
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
-from reconcile.lab.services.offsets import admin_client
+from reconcile.lab.services.offsets import admin_client, passes
 
 PARTITIONS = 12
 TOPICS = {
@@ -234,20 +235,32 @@ def _provide_databases(lab: Lab) -> None:
 
 
 def _provide_topics(lab: Lab) -> None:
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
     admin = admin_client(lab.bootstrap)
 
     def provided() -> bool:
         topics = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
-        for future in admin.create_topics(topics).values():
-            try:
-                future.result(30)
-            except KafkaException as error:
-                told: KafkaError = error.args[0]
-                if told.code() != KafkaError.TOPIC_ALREADY_EXISTS and not told.retriable():
-                    raise
-        return TOPICS.keys() <= admin.list_topics(timeout=10).topics.keys()
+        try:
+            for future in admin.create_topics(topics).values():
+                _created(future)
+            return TOPICS.keys() <= admin.list_topics(timeout=10).topics.keys()
+        except TimeoutError:
+            return False
+        except KafkaException as error:
+            if passes(error):
+                return False
+            raise
 
     process.wait_until(provided, "Kafka did not take the lab's topics", 60)
+
+
+def _created(future: Future[None]) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        future.result(30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise

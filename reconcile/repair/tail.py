@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _PATIENCE = 20.0
+_TO_ANSWER = 20.0
 _SLICE = 0.1
 _NEVER_JOINED = "reconcile-emission"  # the client wants a name for the group, and never joins or commits
 
@@ -122,7 +123,7 @@ class Tail:
         asked = f"the offsets of {self._topic}, partition {partition}"
         try:
             place = TopicPartition(self._topic, partition)
-            found = self._consumer.get_watermark_offsets(place, _PATIENCE, cached=False)
+            found = self._consumer.get_watermark_offsets(place, _TO_ANSWER, cached=False)
         except KafkaException as error:
             if error.args[0].code() in (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART):
                 raise LogReplacedError(

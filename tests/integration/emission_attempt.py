@@ -16,7 +16,7 @@ from reconcile.repair.emission import emit
 from reconcile.settings import Settings
 from tests.integration.emission_world import LINK, leased, newer
 
-TTL = timedelta(seconds=2)
+_TTL = timedelta(minutes=5)
 
 
 def correction(said: dict[str, Any]) -> Correction:
@@ -43,7 +43,7 @@ def main(file: str, step: str, number: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     settings = Settings.model_validate({"control_store": {"url": task["control"]}})
-    with open_control(settings) as control, leased(control, f"attempt {os.getpid()}", TTL) as held:
+    with open_control(settings) as control, leased(control, f"attempt {os.getpid()}", _TTL) as held:
         emit(
             [correction(each) for each in task["corrections"]],
             topic=task["topic"],

@@ -27,9 +27,6 @@ from reconcile.lab.postgres import Postgres
 from reconcile.postgres_url import parse
 from tests.ports import ports_of
 
-# PySpark leaves the sockets that it collects through to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 Row = dict[str, Any]
 BUCKETS = 1 << 20
 # The left table's type, the right one's, and the one in which Postgres itself says whether two values are equal.

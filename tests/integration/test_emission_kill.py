@@ -21,7 +21,7 @@ from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import UnreachableError
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.transaction import EmissionFencedError
-from tests.integration.emission_attempt import TTL, written
+from tests.integration.emission_attempt import written
 from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, until
 
 STEPS = (
@@ -84,7 +84,8 @@ def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path
     }
     file.write_text(json.dumps(task))
     command = [sys.executable, "-m", "tests.integration.emission_attempt", str(file), step, str(number)]
-    assert -signal.SIGKILL == subprocess.run(command, check=False, timeout=60).returncode
+    assert -signal.SIGKILL == subprocess.run(command, check=False, timeout=300).returncode
+    world.end_leases()
 
 
 def resumed(control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> Outcome:
@@ -203,6 +204,7 @@ def test_a_broker_that_comes_back_is_waited_for(
         try:
             topic.emit(wanted, run_id, control, held, batch=BATCH, step=restart)
         except UnreachableError:
+            until(topic.is_led, "the broker has no leaders")
             topic.emit(wanted, run_id, control, held, batch=BATCH)
     assert_once(topic, control, wanted, run_id)
 
@@ -217,14 +219,15 @@ def test_a_broker_that_stays_away_is_told(
         if name == "after_flush":
             world.kafka.kill()
 
-    monkeypatch.setattr("reconcile.repair.tail._PATIENCE", 2.0)
     with leased(control, "left alone") as held:
         try:
+            monkeypatch.setattr("reconcile.repair.tail._PATIENCE", 2.0)
             with pytest.raises(UnreachableError):
                 topic.emit(wanted, run_id, control, held, batch=BATCH, step=kill)
             with pytest.raises(UnreachableError, match="cannot be reached"):
                 topic.emit(wanted, run_id, control, held, batch=BATCH)
         finally:
+            monkeypatch.undo()
             world.kafka.up()
         until(topic.is_led, "the broker has no leaders")
         topic.emit(wanted, run_id, control, held, batch=BATCH)
@@ -240,10 +243,11 @@ def test_a_control_store_that_goes_away_is_told(world: World, control: ControlSt
             world.postgres.down()
 
     try:
-        with leased(control, "unmarked", timedelta(seconds=10)) as held, pytest.raises(ControlUnreachableError):
+        with leased(control, "unmarked", timedelta(minutes=5)) as held, pytest.raises(ControlUnreachableError):
             topic.emit(wanted, run_id, control, held, batch=BATCH, step=stop)
     finally:
         world.postgres.up()
+        world.end_leases()
     outcome = resumed(control, topic, wanted, run_id)
     assert (MANY, 0) == (len(outcome.already), len(outcome.emitted))
     assert_once(topic, control, wanted, run_id)
@@ -268,7 +272,7 @@ def test_another_attempt_fences_this_one(world: World, control: ControlStore, to
 def test_nothing_is_committed_without_the_lease(world: World, control: ControlStore, topic: Topic, run_id: str) -> None:
     """A lease that is lost while corrections are written takes them back."""
     wanted = corrections(topic, run_id)
-    with leased(control, "lost", TTL) as held:
+    with leased(control, "lost", timedelta(seconds=3)) as held:
 
         def lose(name: str) -> None:
             if name == "before_commit":

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ from reconcile.lab.services.database import connect as database_of
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.relay import Relay, producer
 from reconcile.lab.services.user import UserService
-from reconcile.lab.traffic import traffic
+from reconcile.lab.traffic import Traffic, traffic
 from reconcile.postgres_url import PostgresUrl, parse
 from reconcile.settings import load_settings
 from tests.ports import ports_of
@@ -171,7 +171,7 @@ def scratch(lab: Lab, admin: AdminClient, tmp_path: Path) -> Scratch:
     return Scratch(lab, admin, tmp_path)
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -221,14 +221,28 @@ def test_outbox_rows_that_wait_are_counted(lab: Lab) -> None:
     assert (1, False) == (fence.consumers[0].lag, fence.consumers[0].settled)
 
 
+class Looked(Exception):  # noqa: N818 - it ends the traffic, and is no error
+    """Raised when the traffic has been looked at."""
+
+
 def test_the_fence_is_fair_under_traffic(lab: Lab) -> None:
     """While people change their accounts, each published state of the source's instant is in a settled copy."""
     lags: list[int] = []
-    busy = threading.Thread(target=traffic, args=(lab, 80, 6))
+    looked = threading.Event()
+
+    def until_looked(_: Traffic) -> None:
+        if looked.is_set():
+            raise Looked
+
+    def changes() -> None:
+        with suppress(Looked):
+            traffic(lab, 80, 120, until_looked)
+
+    busy = threading.Thread(target=changes)
     busy.start()
     try:
         until(lambda: offsets_group(lab, "login-service").state is GroupState.STABLE)
-        with opened(lab, ACCOUNT, timeout=20, progress=lambda _, lag: lags.append(lag)) as found:
+        with opened(lab, ACCOUNT, timeout=60, progress=lambda _, lag: lags.append(lag)) as found:
             assert found.source is not None
             copy = found.consumers["login"]
             assert copy is not None
@@ -251,6 +265,7 @@ def test_the_fence_is_fair_under_traffic(lab: Lab) -> None:
             assert place.committed_after is not None
             assert place.committed_before <= place.committed_after
     finally:
+        looked.set()
         busy.join()
     assert fence_of(lab, ACCOUNT).consumers[0].settled
 
@@ -330,7 +345,7 @@ def test_a_group_that_rebalances(scratch: Scratch) -> None:
     """While the group waits for a member that died, its state says so; what is committed counts all the same."""
     scratch.send({0: 2})
     scratch.commit({0: 2})
-    short = {"session.timeout.ms": 6000}
+    short = {"session.timeout.ms": 20000}
     member = (
         "import sys; from confluent_kafka import Consumer; consumer = Consumer(eval(sys.argv[1]))\n"
         "consumer.subscribe([sys.argv[2]])\n"
@@ -342,10 +357,15 @@ def test_a_group_that_rebalances(scratch: Scratch) -> None:
             until(lambda: any(each.partitions for each in scratch.fence().group.members))
         finally:
             dying.kill()
+    seen: list[ConsumerFence] = []
+
+    def rebalances() -> bool:
+        seen.append(scratch.fence())
+        return seen[-1].group.state is GroupState.REBALANCING
+
     with closing(scratch.consumer(**short)):
-        until(lambda: scratch.fence().group.state is GroupState.REBALANCING)
-        found = scratch.fence()
-    assert (("settled", "rebalancing"), True) == (found.states, found.settled)
+        until(rebalances)
+    assert (("settled", "rebalancing"), True) == (seen[-1].states, seen[-1].settled)
 
 
 def test_members_of_the_newer_protocol(scratch: Scratch) -> None:
@@ -372,7 +392,7 @@ def test_a_group_that_lags(scratch: Scratch) -> None:
         (consumer,) = found.fence.consumers
     assert ["lagging", "caught_up"] == [place.state.value for place in consumer.places]
     assert 2 == consumer.places[0].next_record
-    assert 1 <= consumer.waited < 5
+    assert 1 <= consumer.waited < 30
     assert {("user-balance/billing", 3)} == set(lags)
     assert consumer.snapshot
 
@@ -381,10 +401,10 @@ def test_markers_of_transactions_are_nothing_to_read(scratch: Scratch) -> None:
     """A group that commits after each record stands before the marker for ever, and has settled all the same."""
     scratch.send({0: 3}, transactional=True)
     scratch.commit({0: 3})
-    fence = fence_of(scratch.lab, scratch.file, timeout=10)
+    fence = fence_of(scratch.lab, scratch.file, timeout=60)
     assert 4 == fence.topic.partitions[0].end
     assert (True, 0) == (fence.consumers[0].settled, fence.consumers[0].lag)
-    assert fence.consumers[0].waited < 5
+    assert fence.consumers[0].waited < 30
 
 
 def test_an_open_transaction_is_not_in_the_log_yet(scratch: Scratch) -> None:
@@ -582,7 +602,7 @@ def test_a_cluster_that_cannot_be_had_is_named(
         Cluster("main", {"bootstrap.servers": lab.bootstrap, **config})
     assert message in str(error.value)
     assert "hush-hush" not in str(error.value)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
 
 
 def test_an_untrusted_certificate_is_named(tmp_path: Path) -> None:

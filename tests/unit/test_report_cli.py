@@ -37,6 +37,23 @@ def test_report_shows_the_verdict_and_names_the_file(tmp_path: Path) -> None:
     assert f"written to {tmp_path}/runs/r1/report.html\n" == done.stderr
 
 
+@pytest.mark.parametrize("words", [[], ["--cause", "skipped"], ["--cause", "expired", "--cause", "skipped"]])
+def test_findings_are_chosen_by_their_cause(tmp_path: Path, words: list[str]) -> None:
+    """Causes are written as findings have them."""
+    world(tmp_path, finding())
+    found = json.loads(reconcile(tmp_path, "findings", "r1", "--json", *words).stdout)["findings"]
+    assert ["skipped"] == [each["cause"] for each in found]
+
+
+def test_findings_of_another_cause_are_left_out(tmp_path: Path) -> None:
+    """And one that is none is refused with those that there are."""
+    world(tmp_path, finding())
+    assert (
+        [] == json.loads(reconcile(tmp_path, "findings", "r1", "--json", "--cause", "out_of_order").stdout)["findings"]
+    )
+    assert "out_of_order" in reconcile(tmp_path, "findings", "r1", "--cause", "nonsense").stderr
+
+
 def test_report_as_json_names_its_artifacts(tmp_path: Path) -> None:
     """One object, with the path of each rendering."""
     world(tmp_path, finding())

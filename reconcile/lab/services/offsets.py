@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reconcile.lab import process
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _PATIENCE = 30
@@ -24,6 +25,22 @@ def admin_client(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
 
+def passes(error: KafkaException) -> bool:
+    """Tell whether a broker that has just started refuses what it will take in a moment."""
+    from confluent_kafka import KafkaError
+
+    return error.args[0].code() in (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+    )
+
+
 def partitions(admin: AdminClient, topic: str) -> list[int]:
     """Give a topic's partitions as they are now."""
     return sorted(admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
@@ -36,7 +53,7 @@ def led(admin: AdminClient, topic: str, count: int) -> bool:
     try:
         # The client keeps what it heard of a topic that was not there yet, until it is asked for the topic.
         return len(partitions(admin, topic)) == count and len(ends(admin, topic)) == count
-    except (KafkaException, KeyError):
+    except (KafkaException, KeyError, TimeoutError):
         return False
 
 
@@ -61,24 +78,15 @@ def unread(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, i
 
 def commit(bootstrap: str, group: str, topic: str, places: Mapping[int, int]) -> None:
     """Commit offsets for a group without members."""
-    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    # A broker that has just started takes its time until it coordinates groups.
-    soon = (
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError._TIMED_OUT,
-        KafkaError._WAIT_COORD,
-    )
     wanted = [TopicPartition(topic, *place) for place in places.items()]
 
     def taken() -> bool:
         try:
             consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() not in soon:
+            if not passes(error):
                 raise
             return False
         return True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 from psycopg2 import sql
 from psycopg2.extras import execute_values
@@ -18,7 +19,7 @@ from psycopg2.extras import execute_values
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
-from reconcile.lab.process import remove_tree
+from reconcile.lab.process import remove_tree, wait_until
 from reconcile.lab.services import offsets
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.offsets import admin_client
@@ -72,7 +73,9 @@ class Servers:
     def _write(self, topics: Sequence[Topic]) -> None:
         admin = admin_client(self.lab.bootstrap)
         for future in admin.create_topics([NewTopic(each.name, each.partitions, 1) for each in topics]).values():
-            future.result(30)
+            future.result(60)
+        for topic in topics:
+            _await(topic.name, partial(offsets.led, admin, topic.name, topic.partitions))
         producer = Producer({"bootstrap.servers": self.lab.bootstrap, "enable.idempotence": True, "linger.ms": 20})
         for topic in topics:
             if topic.transactions is not None:
@@ -83,7 +86,8 @@ class Servers:
         assert not producer.flush(60)
         for topic in topics:
             if topic.grown:
-                admin.create_partitions([NewPartitions(topic.name, topic.grown[1])])[topic.name].result(30)
+                admin.create_partitions([NewPartitions(topic.name, topic.grown[1])])[topic.name].result(60)
+                _await(topic.name, partial(offsets.led, admin, topic.name, topic.grown[1]))
         later = Producer({"bootstrap.servers": self.lab.bootstrap, "enable.idempotence": True, "linger.ms": 20})
         for topic in topics:
             if topic.grown:
@@ -171,6 +175,14 @@ def _create(cursor: Any, schema: str, table: Table) -> None:
         execute_values(cursor, sql.SQL("insert into {} ({}) values %s").format(name, named), rows)
 
 
+def _await(topic: str, led: Callable[[], bool]) -> None:
+    wait_until(led, f"{topic} has no leaders", 60)
+
+
+def _delivered(error: KafkaError | None, _: Message) -> None:
+    assert error is None, error
+
+
 def _send(producer: Producer, records: Sequence[Record]) -> None:
     for record in records:
         producer.produce(
@@ -180,5 +192,6 @@ def _send(producer: Producer, records: Sequence[Record]) -> None:
             headers=list(record.headers),
             partition=record.partition,
             timestamp=int(record.at.timestamp() * 1000),
+            on_delivery=_delivered,
         )
         producer.poll(0)

@@ -137,7 +137,7 @@ class LogWorld:
             consumer.assign([TopicPartition(self.name, partition, begin) for partition, begin in begins.items()])
             left = set(begins)
             while left:
-                record = consumer.poll(10)
+                record = consumer.poll(60)
                 assert record is not None
                 partition, offset, value = record.partition(), record.offset(), record.value()
                 assert partition is not None

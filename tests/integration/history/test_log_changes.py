@@ -8,10 +8,8 @@ import pytest
 
 from reconcile.gather import gapped, history_segment
 from reconcile.gather.history import ReplacedTopicError
-from tests.integration.history.log_world import LogWorld, event
-
-# PySpark leaves the sockets of `collect` to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+from reconcile.lab.services.offsets import led
+from tests.integration.history.log_world import LogWorld, event, until
 
 
 def test_what_the_log_lost_is_recorded(world: LogWorld) -> None:
@@ -58,6 +56,7 @@ def test_added_partitions_are_remembered(world: LogWorld) -> None:
     world.produce(("a", event(1)), ("a", event(2)))
     world.extend()
     world.admin.create_partitions([NewPartitions(world.name, 3)])[world.name].result()
+    until(lambda: led(world.admin, world.name, 3))
     world.produce(("a", event(3)), partition=2)
     history = world.extend()
     assert [(2, {}, {0: 2, 1: 0}), (3, {0: 2, 1: 0}, {0: 2, 1: 0, 2: 1})] == [

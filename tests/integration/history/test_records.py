@@ -22,9 +22,6 @@ from tests.integration.history.log_world import LogWorld, event
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# PySpark leaves the sockets of `collect` to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
 SCHEMA = {
     "type": "record",
     "name": "User",
