@@ -475,6 +475,6 @@ finally:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert (0, "nobody\n") == (done.returncode, done.stdout), done.stderr

@@ -23,8 +23,8 @@ from reconcile.gather.buckets import Differing
 from reconcile.gather.digest import Mode, Reading, Side
 from reconcile.gather.postgres_rows import PostgresStore, ids_are_unique
 from reconcile.lab.folder import Lab
-from reconcile.lab.postgres import Postgres
 from reconcile.postgres_url import parse
+from tests.integration.worlds import postgres_alone
 from tests.ports import ports_of
 
 Row = dict[str, Any]
@@ -103,13 +103,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world() -> Iterator[World]:
     """A server of this module's own."""
-    lab = Lab(tmp_path_factory.mktemp("canonical"))
-    lab.remember(ports=ports_of("canonical"))
-    postgres = Postgres(lab)
-    postgres.up()
-    try:
+    with postgres_alone(ports_of("canonical")) as lab:
         connection = psycopg2.connect(lab.url("postgres", "postgres"))
         connection.autocommit = True
         world = World(lab, connection)
@@ -120,9 +116,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             world.run(f"create table {table} (id uuid primary key, {columns})")
         yield world
         connection.close()
-    finally:
-        postgres.down()
-        postgres.wipe()
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12) | st.sampled_from(

@@ -10,7 +10,6 @@ import pytest
 from reconcile.control.errors import ControlRefusedError, ControlUnreachableError, LeaseHeldError
 from reconcile.control.store import ControlStore, open_control
 from reconcile.lab.folder import Lab
-from reconcile.lab.postgres import Postgres
 from tests.control_behaviour import (
     MINUTE,
     CorrectionsBehaviour,
@@ -22,21 +21,15 @@ from tests.control_behaviour import (
     begin,
     settings,
 )
+from tests.integration.worlds import postgres_alone
 from tests.ports import ports_of
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab() -> Iterator[Lab]:
     """A server of this module's own."""
-    lab = Lab(tmp_path_factory.mktemp("control"))
-    lab.remember(ports=ports_of("control"))
-    postgres = Postgres(lab)
-    postgres.up()
-    try:
+    with postgres_alone(ports_of("control")) as lab:
         yield lab
-    finally:
-        postgres.down()
-        postgres.wipe()
 
 
 def execute(lab: Lab, *statements: str) -> None:

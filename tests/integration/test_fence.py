@@ -41,7 +41,6 @@ from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
-from reconcile.lab.seed import seed
 from reconcile.lab.services import offsets
 from reconcile.lab.services.database import connect as database_of
 from reconcile.lab.services.database import connected
@@ -50,6 +49,7 @@ from reconcile.lab.services.user import UserService
 from reconcile.lab.traffic import Traffic, traffic
 from reconcile.postgres_url import PostgresUrl, parse
 from reconcile.settings import load_settings
+from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 
 PORTS = ports_of("fence")
@@ -80,15 +80,10 @@ consumers:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab() -> Iterator[Lab]:
     """A seeded world of our own."""
-    lab = Lab(tmp_path_factory.mktemp("fence") / "lab")
-    world.up(lab, PORTS)
-    try:
-        seed(lab, 300, 7)
+    with seeded_world(300, ports=PORTS) as lab:
         yield lab
-    finally:
-        world.down(lab, wipe=True)
 
 
 @pytest.fixture

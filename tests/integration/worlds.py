@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reconcile.lab import world
 from reconcile.lab.folder import Lab, Ports
+from reconcile.lab.postgres import Postgres
 from reconcile.lab.process import remove_tree
 from reconcile.lab.seed import seed
 from tests.ports import ports_of
@@ -17,12 +18,30 @@ PORTS = ports_of("worlds")
 
 
 @contextmanager
+def postgres_alone(ports: Ports) -> Iterator[Lab]:
+    """Start a Postgres with nothing in it, and leave nothing of it, nor what a killed run left."""
+    lab = Lab(_folder(ports))
+    postgres = Postgres(lab)
+    postgres.down()
+    postgres.wipe()
+    lab.root.mkdir(parents=True, exist_ok=True)
+    lab.remember(ports=ports)
+    try:
+        postgres.up()
+        yield lab
+    finally:
+        postgres.down()
+        postgres.wipe()
+        remove_tree(lab.root.parent)
+
+
+@contextmanager
 def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS) -> Iterator[Lab]:
     """Bring a world up, fill it, and leave nothing of it.
 
     Its folder follows from its ports, so that the next run finds and ends the servers that a killed one left.
     """
-    lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{ports.postgres}" / "lab")
+    lab = Lab(_folder(ports))
     world.down(lab, wipe=True)
     lab.root.parent.mkdir(exist_ok=True)
     world.up(lab, ports)
@@ -32,3 +51,7 @@ def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS) -> Iter
     finally:
         world.down(lab, wipe=True)
         remove_tree(lab.root.parent)
+
+
+def _folder(ports: Ports) -> Path:
+    return Path(tempfile.gettempdir()) / f"reconcile-test-{ports.postgres}" / "lab"
