@@ -29,6 +29,16 @@ def require_whole(text: str) -> sql.SQL:
     return sql.SQL(f"(\n{text}\n)")
 
 
+def for_jdbc(text: str) -> str:
+    """Give SQL as Postgres' JDBC driver takes it: for a question mark that is not quoted it wants a parameter."""
+    pieces, position = [], 0
+    while match := _TOKEN.search(text, position):
+        end = _comment_end(text, match.end()) if match.group() == "/*" else match.end()
+        pieces += [text[position : match.start()].replace("?", "??"), text[match.start() : end]]
+        position = end
+    return "".join([*pieces, text[position:].replace("?", "??")])
+
+
 def _comment_end(text: str, position: int) -> int:
     depth = 1
     for match in re.compile(r"/\*|\*/").finditer(text, position):

@@ -26,6 +26,7 @@ from reconcile.gather.history_columns import (
 )
 from reconcile.gather.history_index import Held, Index, Range, Segment
 from reconcile.gather.history_store import Home
+from reconcile.gather.java_causes import root_cause
 from reconcile.gather.records import Derivation
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def write(
         stored.write.options(**_WRITING).parquet(home.uri(name))
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
     except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
-        told = kafka_options.without_secrets(_root_cause(error), source.settings, source.options)
+        told = kafka_options.without_secrets(_said(error), source.settings, source.options)
         raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {told}") from None
 
 
@@ -169,11 +170,9 @@ def _instant(micros: int | None) -> datetime | None:
     return None if micros is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
-def _root_cause(error: Exception) -> str:
-    """Give what Java says at the bottom of it: above stand the plan and the stages that failed of it."""
-    thrown = getattr(error, "java_exception", None)
-    while thrown is not None and thrown.getCause() is not None:
-        thrown = thrown.getCause()
+def _said(error: Exception) -> str:
+    """Give what Java says at the bottom of it, or what Python's own errors say last."""
+    thrown = root_cause(error)
     said = str(thrown.toString()) if thrown is not None else str(error)
     lines = said.strip().splitlines()
     return (lines[-1] if "Traceback" in said else lines[0])[:1000]  # Python's own errors stand last

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from psycopg2 import sql
 from psycopg2.extensions import adapt
 
-from reconcile.gather import digest
+from reconcile.gather import contract_sql, digest
 from reconcile.gather.digest import Reading
 from reconcile.gather.store_session import LONGEST_SNAPSHOT, StoreSession
 from reconcile.postgres_url import PostgresUrl
@@ -62,7 +62,8 @@ class PostgresStore:
             # The driver's first statement opens the transaction, so this is the first in it.
             "sessionInitStatement": self.initial_statement,
         }
-        frames = [spark.read.format("jdbc").options(**options, query=statement).load() for statement in statements]
+        queries = map(contract_sql.for_jdbc, statements)
+        frames = [spark.read.format("jdbc").options(**options, query=query).load() for query in queries]
         return reduce(lambda left, right: left.unionAll(right), frames)
 
     @property

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from reconcile.connections import Folder, JdbcUrl
 from reconcile.domain.canonical import Layout
 from reconcile.errors import RefusedError
+from reconcile.gather import contract_sql
 from reconcile.gather.digest import Side
+from reconcile.gather.java_causes import root_cause
 from reconcile.gather.store_errors import StoreReadError, StoreRefusedError
 
 if TYPE_CHECKING:
@@ -82,10 +84,13 @@ class SparkStore:
         where = f" where case when (\n{side.deleted}\n) then 1 else 0 end = 0" if side.deleted else ""
         # Names are quoted by the database's own dialect; the rest is the contract's, run by an account that only reads.
         query = f"select {', '.join(named)} from {table}{where}"  # noqa: S608
+        if url.startswith("jdbc:postgresql:"):
+            query = contract_sql.for_jdbc(query)
         options = {"url": url, "query": query, "fetchsize": "10000"}
         # Of drivers that came with Spark's jars Java tells nothing: they have to be named.
         driver = _DRIVERS.get(url.split(":", 2)[1])
-        return spark.read.format("jdbc").options(**options, **({"driver": driver} if driver else {})).load()
+        frame = spark.read.format("jdbc").options(**options, **({"driver": driver} if driver else {})).load()
+        return frame.toDF(*columns(side).columns())  # some databases write the names that we gave in capitals
 
     def _safe(self, text: str) -> str:
         return text if isinstance(self.place, str) else text.replace(self.place.url.get_secret_value(), "[url]")
@@ -98,8 +103,6 @@ def columns(side: Side) -> Layout[str]:
 
 
 def _first(error: Exception) -> str:
-    thrown = getattr(error, "java_exception", None)
-    while thrown is not None and thrown.getCause() is not None:
-        thrown = thrown.getCause()
+    thrown = root_cause(error)
     said = str(thrown.getMessage() if thrown is not None else error)
     return next(iter(said.strip().splitlines()), type(error).__name__)[:500]

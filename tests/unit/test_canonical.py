@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconcile.domain.canonical import Layout, agreed, agreed_layout, canonical_type, cast, json_text, native
 from reconcile.errors import RefusedError
-from reconcile.gather.contract_sql import require_whole
+from reconcile.gather.contract_sql import for_jdbc, require_whole
 from reconcile.gather.digest import (
     MAX_BUCKETS,
     Mode,
@@ -246,6 +246,24 @@ def test_sql_that_would_change_the_statement_is_refused(text: str, problem: str)
     """Silently, it could add a column or leave out the rest."""
     with pytest.raises(RefusedError, match=re.escape(problem)):
         require_whole(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("meta ? 'gone?'", "meta ?? 'gone?'"),
+        ("a ?| b @? c ?& d", "a ??| b @?? c ??& d"),
+        (r"E'\'?' ? x", r"E'\'?' ?? x"),
+        ("'it''s ?' || \"a\"\"?\" ? y", "'it''s ?' || \"a\"\"?\" ?? y"),
+        ("$$?$$ ? $a$ $b$ ? $a$", "$$?$$ ?? $a$ $b$ ? $a$"),
+        ("x -- why?\n? y", "x -- why?\n?? y"),
+        ("/* ? /* ? */ ? */ ?", "/* ? /* ? */ ? */ ??"),
+        ("a", "a"),
+    ],
+)
+def test_a_question_mark_is_an_operator_and_no_parameter(text: str, expected: str) -> None:
+    """The JDBC driver takes two for one, outside of what is quoted."""
+    assert expected == for_jdbc(text)
 
 
 def test_there_is_no_digest_in_the_mode_full() -> None:
