@@ -168,11 +168,15 @@ class _Auditing:
             for each in suspected:
                 if each.consumer.name in opened.consumers:
                     try:
-                        read.append(self._cases(opened, each, history))
+                        found = self._cases(opened, each, history)
+                        opened.require_alive(each.consumer.name)
+                        read.append(found)
                     except (UnreachableError, RefusedError) as error:
                         opened.require_source_alive()
                         self.unread[job.contract.link(each.consumer)] = str(error)
-            opened.require_alive()
+                    finally:
+                        opened.release(each.consumer.name)
+            opened.require_source_alive()
         return read
 
     def _cases(self, opened: OpenFence, suspected: _Suspected, history: History) -> _Suspected:

@@ -40,8 +40,8 @@ class PostgresLedger:
         kind = None
         if ledger.event_id is not None:
             column, table = sql.Identifier(ledger.event_id), sql.Identifier(*ledger.table.split("."))
-            described = session.described(sql.SQL("select {} from {} limit 0").format(column, table))
-            kind = "uuid" if described[0][1] == "uuid" else "text"
+            (found,) = session.types(sql.SQL("select {} from {} limit 0").format(column, table))
+            kind = "uuid" if found == "uuid" else "text"
         return cls(store, ledger, kind)
 
     def all(self, spark: SparkSession, session: StoreSession) -> DataFrame:

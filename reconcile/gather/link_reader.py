@@ -150,7 +150,7 @@ class LinkReader:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Turn what Spark says of a store into an error that says what to do."""
-        with spark_read_errors.told(self.opened, self.contract.link(self.consumer)):
+        with spark_read_errors.told(self.opened, self.consumer.name, self.contract.link(self.consumer)):
             yield
 
     @property

@@ -43,11 +43,16 @@ class OpenFence:
     source: StoreSession | None
     consumers: Mapping[str, StoreSession | None]
 
-    def require_alive(self) -> None:
-        """Raise SnapshotLostError if a snapshot ended early: call it when all has been read under them."""
-        for session in (self.source, *self.consumers.values()):
-            if session is not None:
-                session.require_alive()
+    def require_alive(self, consumer: str) -> None:
+        """Raise SnapshotLostError if a snapshot of a link ended early: call it when all of the link has been read."""
+        self.require_source_alive()
+        if (session := self.consumers[consumer]) is not None:
+            session.require_alive()
+
+    def release(self, consumer: str) -> None:
+        """Let a consumer's snapshot go, of whose link nothing more is read."""
+        if (session := self.consumers[consumer]) is not None:
+            session.end_snapshot()
 
     def require_source_alive(self) -> None:
         """Raise SnapshotLostError if the source's snapshot ended early: no link can be read any more then."""

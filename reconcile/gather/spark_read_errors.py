@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from reconcile.errors import ReconcileError
 from reconcile.gather import store_errors
+from reconcile.gather.java_causes import root_cause
 from reconcile.gather.opening import OpenFence
 from reconcile.gather.store_errors import (
     SnapshotLostError,
@@ -20,28 +21,50 @@ from reconcile.gather.store_errors import (
 _OURS = re.compile(r"reconcile\.gather\.store_errors\.(\w+Error): (.*)")
 _POSTGRES = re.compile(r"PSQLException: (?:ERROR|FATAL): (.*)")
 _UNREACHABLE = re.compile(r"PSQLException: (Connection to .*|An I/O error.*|This connection has been closed.*)")
+# How each message begins: what follows can be a name out of the contract.
 _KINDS: tuple[tuple[str, type[ReconcileError], str], ...] = (
     ("permission denied", StoreRefusedError, "grant select on it to the account that we use"),
-    ("statement timeout", StatementTimeoutError, "add an index, or read less"),
-    ("snapshot", SnapshotLostError, "start the run again"),
+    ("canceling statement due to statement timeout", StatementTimeoutError, "add an index, or read less"),
+    ("canceling statement due to conflict with recovery", SnapshotLostError, "read the primary, or start again"),
+    ("invalid snapshot identifier", SnapshotLostError, "start the run again"),
+    ("could not import the requested snapshot", SnapshotLostError, "start the run again"),
+    ('snapshot "', SnapshotLostError, "start the run again"),
     ("terminating connection", SnapshotLostError, "start the run again"),
 )
+_ADDRESS = re.compile(r"jdbc:\S+|(?<=//)[^/@\s]*@")
+# To the last quote, as a value may hold quotes; the apostrophe of "doesn't" is none.
+_QUOTED = re.compile(r"""(?<!\w)['"].*['"](?!\w)""", re.DOTALL)
+_LONGEST = 300
 
 
 @contextmanager
-def told(opened: OpenFence, link: str) -> Iterator[None]:
-    """Raise the error of the store for what Spark raises during the block."""
+def told(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
+    """Raise the error of the store for what Spark raises during the block; what our own code raises stays as it is."""
     from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    from pyspark.errors import PySparkException, PythonException
 
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        opened.require_alive()
-        raise _named(link, str(error)) or error from None
+        opened.require_alive(consumer)
+        named = by_postgres(link, str(error))
+        if named is None and isinstance(error, PythonException):
+            raise
+        raise named or by_spark(link, error) from None
 
 
-def _named(link: str, said: str) -> ReconcileError | None:
+def by_spark(link: str, error: Exception) -> StoreReadError:
+    """Give the error for what Spark or a driver says, without the values that it quotes: they may be data."""
+    thrown = root_cause(error)
+    # What Spark tells in Python's own classes begins with its condition.
+    text = str(error) if thrown is None else f"{thrown.getClass().getSimpleName()}: {thrown.getMessage()}"
+    safe = _QUOTED.sub("…", _ADDRESS.sub("[address] ", text))
+    first = next(iter(safe.strip().splitlines()), type(error).__name__)[:_LONGEST]
+    return StoreReadError(f"{link}: could not be read: {first}; correct the contract or the store, or try again")
+
+
+def by_postgres(link: str, said: str) -> ReconcileError | None:
+    """Give the error for what a Postgres, or a session of ours with one, says within a message of Spark's."""
     if match := _OURS.search(said):
         ours: type[ReconcileError] = getattr(store_errors, match[1], StoreReadError)
         return ours(match[2].strip())
@@ -50,7 +73,7 @@ def _named(link: str, said: str) -> ReconcileError | None:
     if match := _POSTGRES.search(said):
         message = match[1].strip()
         for mark, kind, what_to_do in _KINDS:
-            if mark in message:
+            if message.startswith(mark):
                 return kind(f"{link}: {message}; {what_to_do}")
         return StoreReadError(f"{link}: a store refuses a statement: {message}")
     return None

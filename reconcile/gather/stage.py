@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile.connections import Cluster as ClusterConnection
 from reconcile.connections import Registry
 from reconcile.contract import Consumer
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather import fence as fences
 from reconcile.gather import parked, row_columns
 from reconcile.gather.avro import AvroSchema, avro_schema
@@ -60,11 +60,13 @@ class _Gathering:
         with open_fence(job.contract, job.file, job.settings, job.consumers, progress=_progress(job)) as opened:
             fence = opened.fence
             self.unread += fence.unread
-            job.run.publish_json(FENCE, json.loads(fences.to_json(fence)), job.inputs(), stage="gather")
+            told = json.loads(fences.to_json(fence))
+            notes = self._notes()
+            job.run.publish_json(FENCE, told, job.inputs(), stage="gather", complete=fence.complete, notes=notes)
             for consumer in job.links:
                 if consumer.name in opened.consumers:
                     self._stores(opened, consumer)
-            opened.require_alive()
+            opened.require_source_alive()
         history = log_history(job, fence)
         self._evidence(history)
         self._publish(history)
@@ -83,10 +85,12 @@ class _Gathering:
                     self._parquet(OUTBOX, box)
                 if (table := reader.stash_table()) is not None:
                     self._parquet(f"stash.{consumer.name}", table)
+            opened.require_alive(consumer.name)
         except (UnreachableError, RefusedError) as error:
             opened.require_source_alive()
-            self.unread.append(Unread(link, consumer.name, type(error).__name__, str(error)))
-            self.links.pop(consumer.name, None)
+            self._left_out(consumer, error)
+        finally:
+            opened.release(consumer.name)
 
     def _rows(self, reader: LinkReader, consumer: Consumer, link: str) -> None:
         job = self.job
@@ -118,10 +122,21 @@ class _Gathering:
         for consumer in job.links:
             if consumer.name in self.links:
                 table = job.run.find(f"stash.{consumer.name}")
-                frame = parked_of(job, consumer, history)
+                try:
+                    frame = parked_of(job, consumer, history)
+                except (UnreachableError, RefusedError) as error:
+                    self._left_out(consumer, error)
+                    continue
                 if table is not None:
                     frame = frame.unionByName(job.run.parquet(table.name, job.spark))
                 self._parquet(parked_records(consumer.name), frame)
+
+    def _left_out(self, consumer: Consumer, error: ReconcileError) -> None:
+        self.unread.append(Unread(self.job.contract.link(consumer), consumer.name, type(error).__name__, str(error)))
+        self.links.pop(consumer.name, None)
+
+    def _notes(self) -> list[str]:
+        return [f"{each.link}: {each.message}" for each in self.unread]
 
     def _parquet(self, name: str, frame: DataFrame) -> int:
         return self.job.run.publish_parquet(name, frame, self.job.inputs(), stage="gather").rows
@@ -141,14 +156,13 @@ class _Gathering:
                 "expired": [json.loads(lost.model_dump_json()) for lost in history.index.expired],
             },
         }
-        notes = [f"{each.link}: {each.message}" for each in self.unread]
         run.publish_json(
             GATHERED,
             {**value, "artifacts": {each.name: each.digest for each in made_of}},
             job.inputs(),
             stage="gather",
             complete=not self.unread,
-            notes=notes,
+            notes=self._notes(),
         )
 
 

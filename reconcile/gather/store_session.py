@@ -15,6 +15,7 @@ from reconcile.gather import store_errors
 from reconcile.postgres_url import PostgresUrl
 
 if TYPE_CHECKING:
+    import psycopg2
     from psycopg2.extensions import connection, cursor
 
 STATEMENT_TIMEOUT = timedelta(minutes=10)
@@ -102,6 +103,11 @@ class StoreSession:
         self._in_snapshot = True
         self._begin(longest, f"set transaction snapshot {adapt(snapshot_id).getquoted().decode()}; ")
 
+    def end_snapshot(self) -> None:
+        """Let the snapshot go: nobody can import it any more, and the database may remove what only it still saw."""
+        with suppress(self._errors()):
+            self._database.rollback()
+
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one of our own statements and give its rows."""
         with self._cursor() as cursor:
@@ -149,6 +155,13 @@ class StoreSession:
             types = [name for (name,) in cursor.fetchall()]
         return [(name, form) for (name, _, _), form in zip(forms, types, strict=True)]
 
+    def types(self, statement: sql.Composable) -> list[str]:
+        """Give the type of each column of one of our own statements."""
+        try:
+            return [kind for _, kind in self.described(statement)]
+        except self._errors() as error:
+            raise store_errors.running(self.name, error, self._in_snapshot) from None
+
     def count(self, relation: sql.Composable, where: sql.Composable) -> int:
         """Count rows of a table or a query."""
         return int(self.rows(sql.SQL("select count(*) from {} where {}").format(relation, where))[0][0])
@@ -184,7 +197,7 @@ class StoreSession:
             raise store_errors.running(self.name, error, self._in_snapshot) from None
 
     @staticmethod
-    def _errors() -> type[Exception]:
+    def _errors() -> type[psycopg2.Error]:
         import psycopg2
 
         return psycopg2.Error

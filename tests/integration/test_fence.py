@@ -246,7 +246,7 @@ def test_the_fence_is_fair_under_traffic(lab: Lab) -> None:
                 row[0] for row in found.source.rows("select aggregate_id::text from outbox where published_at is null")
             }
             copied = dict(copy.rows("select user_id::text, version from login_profile"))
-            found.require_alive()
+            found.require_alive("login")
         (consumer,) = found.fence.consumers
         assert consumer.settled
         assert consumer.group.members
@@ -285,7 +285,7 @@ def test_a_snapshot_stands_still(lab: Lab) -> None:
         reader.import_snapshot(snapshot.id)
         assert [(0,)] == reader.rows(count) == own.rows(count)
         assert 0 < rows(lab, "billing", count)[0][0]
-        found.require_alive()
+        found.require_alive("billing")
     with connect("billing-db", url) as reader, pytest.raises(SnapshotLostError, match="start the run again"):
         reader.import_snapshot(snapshot.id)
     with connected(lab.url("user")) as source, connected(lab.url("billing")) as cursor:
@@ -300,7 +300,7 @@ def test_a_snapshot_that_ends_early_is_noticed(lab: Lab) -> None:
         with connected(lab.url("billing", "postgres")) as cursor:
             cursor.execute(end + " and datname = 'billing'")
         with pytest.raises(SnapshotLostError, match="billing-db was lost, and its snapshot with it"):
-            found.require_alive()
+            found.require_alive("billing")
 
 
 def test_a_group_that_does_not_exist(scratch: Scratch) -> None:

@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import SecretStr
 
 from reconcile import pipeline
+from reconcile.connections import JdbcUrl
 from reconcile.files import committed
-from reconcile.gather import postgres_rows
+from reconcile.gather import postgres_rows, stage
+from reconcile.gather.cluster_client import ClusterRefusedError
+from reconcile.gather.digest import Side
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.opening import open_fence
+from reconcile.gather.spark_store import SparkStore
 from reconcile.gather.store_errors import SnapshotLostError
 from reconcile.job import Job
 from reconcile.lab import world
@@ -155,6 +160,94 @@ def test_a_snapshot_that_is_lost_ends_the_stage(lab: Lab, runs: Runs, monkeypatc
     assert "gathered" not in names(job)
 
 
+def test_a_copys_snapshot_that_is_lost_leaves_out_its_link(
+    lab: Lab, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are read, and nobody keeps a snapshot for longer than its link is read."""
+    file = two_consumers(tmp_path)
+    original, open_since = LinkReader.compared, []
+    sessions = "select count(*) from pg_stat_activity where datname = 'login' and xact_start is not null"
+
+    def compared(self: LinkReader, asked: Any) -> Any:
+        found = original(self, asked)
+        session = self.opened.consumers[self.consumer.name]
+        assert session is not None
+        open_since.append(sql(lab, "postgres", sessions, "postgres")[0][0])
+        if self.consumer.name == "login":
+            sql(
+                lab,
+                "postgres",
+                f"select pg_terminate_backend({session.rows('select pg_backend_pid()')[0][0]})",
+                "postgres",
+            )
+        return found
+
+    monkeypatch.setattr(LinkReader, "compared", compared)
+    job = runs.job(file, "one-lost")
+    pipeline.gather(job)
+    gathered = job.run.json("gathered")
+    assert [("user-account/login", "SnapshotLostError")] == [
+        (each["link"], each["kind"]) for each in gathered["unread"]
+    ]
+    assert ["user-account/again"] == [each["link"] for each in gathered["links"]]
+    assert [2, 1] == open_since
+    assert not job.run.manifest("gathered").complete
+    assert job.run.manifest("fence").complete
+
+
+def test_failure_topics_that_may_not_be_read_leave_out_their_link(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are compared all the same."""
+    original = stage.parked_of
+
+    def parked_of(job: Job, consumer: Any, history: Any) -> Any:
+        if consumer.name == "login":
+            raise ClusterRefusedError("the cluster main refuses the dead letters")
+        return original(job, consumer, history)
+
+    monkeypatch.setattr(stage, "parked_of", parked_of)
+    _, told = runs.audited(two_consumers(tmp_path), "no-right")
+    assert {"user-account/login": "the cluster main refuses the dead letters"} == {
+        each["link"]: each["message"] for each in told["unread"]
+    }
+    assert 1 == told["links"][-1]["drifted"]
+    assert 2 == told["exit_code"]
+
+
+def test_a_store_that_is_down_makes_the_fence_incomplete(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so itself, to whoever reads it alone."""
+    monkeypatch.setenv("RECONCILE_CONN_LOGIN_DB", "postgresql://nobody@127.0.0.1:1/login")
+    job = runs.job("user-account", "fence-down")
+    pipeline.gather(job)
+    manifest = job.run.manifest("fence")
+    assert not manifest.complete
+    assert "user-account/login" in manifest.notes[0]
+
+
+def test_operators_that_are_question_marks(lab: Lab, runs: Runs, tmp_path: Path) -> None:
+    """In every place of a contract for SQL, whoever reads it: the driver would take them for parameters."""
+    operators = """('{"?": 1}'::jsonb ? '?' and '["a"]' ?| array['a'] /* ? */)"""
+    shown = "case when " + operators.replace("{", "{{").replace("}", "}}") + " then {} else '?' end"
+    file = changed_contract(
+        tmp_path,
+        ("deleted: deleted_at is not null", "deleted: " + yaml_text(f"deleted_at is not null or not {operators}")),
+        ("source: email,", f"source: {yaml_text(shown.format('email'))},"),
+        ("consumer: mail,", f"consumer: {yaml_text(shown.format('mail'))},"),
+    )
+    for mode in ("auto", "full"):
+        job, told = runs.audited(file, f"operators-{mode}", mode=mode)
+        assert [] == told["unread"]
+        assert [["email"]] == [[field["name"] for field in each["fields"]] for each in findings(job).values()]
+    url, properties = lab_jdbc(lab)
+    address = JdbcUrl(SecretStr(f"{url}?user={properties['user']}&password={properties['password']}"))
+    side = Side(("user_id",), (operators,), table="login_profile")
+    frame = SparkStore("login-db", address).frame(runs.spark, side)
+    assert {(True,)} == {tuple(row) for row in frame.select("f0").distinct().collect()}
+
+
 def test_a_killed_attempt_leaves_nothing_that_is_read(lab: Lab, runs: Runs, tmp_path: Path) -> None:
     """kill -9 as soon as the first artifact stands; the next attempt takes everything anew."""
     program = (
@@ -203,6 +296,61 @@ def test_stores_that_are_no_postgres(
     assert ["changed"] == [each["difference"] for each in found.values()]
     assert [["email"]] == [[field["name"] for field in each["fields"]] for each in found.values()]
     assert 1 == told["exit_code"]
+
+
+def test_what_spark_cannot_read_is_named_and_leaves_out_its_link(lab: Lab, runs: Runs, tmp_path: Path) -> None:
+    """A copy whose values the contract's SQL cannot cast, and one whose files are damaged; values are not told."""
+    jdbc, properties = lab_jdbc(lab)
+    rows = runs.spark.read.format("jdbc").options(url=jdbc, dbtable="login_profile", **properties).load()
+    rows.coalesce(1).write.parquet(str(tmp_path / "files" / "login_profile"))
+    settings = world.settings_file(lab)
+    with_files = settings.parent / "with-files.yaml"
+    place = f"  files: {{path: {tmp_path / 'files'}}}\n"
+    with_files.write_text(settings.read_text().replace("connections:\n", f"connections:\n{place}"))
+    spark_runs = Runs(runs.spark, with_files, runs.folder)
+    ledger = next(
+        line for line in committed("contracts", "user-account.yaml").read_text().splitlines() if "ledger:" in line
+    )
+    away = ((ledger + "\n", ""), ("store: login-db", "store: files"))
+    cast = changed_contract(tmp_path, *away, ("consumer: mail,", 'consumer: "cast(mail as int)",'))
+    _, told = spark_runs.audited(cast, "no-cast")
+    assert "[CAST_INVALID_INPUT]" in told["unread"][0]["message"]
+    assert "@" not in told["unread"][0]["message"]
+    assert 2 == told["exit_code"]
+    (file,) = (tmp_path / "files" / "login_profile").glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-1000] + b"x" * 1000)
+    file.with_name(f".{file.name}.crc").unlink()
+    whole = changed_contract(tmp_path, *away)
+    job = spark_runs.job(whole, "damaged")
+    pipeline.gather(job)
+    (unread,) = job.run.json("gathered")["unread"]
+    assert ("user-account/login", "StoreReadError") == (unread["link"], unread["kind"])
+
+
+def changed_contract(folder: Path, *changes: tuple[str, str]) -> Path:
+    """Write the accounts' contract with some of its text replaced."""
+    text = committed("contracts", "user-account.yaml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / "contract.yaml"
+    file.write_text(text)
+    return file
+
+
+def yaml_text(said: str) -> str:
+    """Quote text for a contract."""
+    return "'" + said.replace("'", "''") + "'"
+
+
+def two_consumers(folder: Path) -> Path:
+    """Write the accounts' contract with its consumer twice: `login`, and `again`."""
+    text = committed("contracts", "user-account.yaml").read_text()
+    consumer = text.partition("consumers:\n")[2]
+    assert 1 == consumer.count("- name: login")
+    file = folder / "contract.yaml"
+    file.write_text(text + consumer.replace("- name: login", "- name: again"))
+    return file
 
 
 def lab_jdbc(lab: Lab) -> tuple[str, dict[str, str]]:

@@ -1,0 +1,112 @@
+"""What Spark says of a store: named by what a person can do, and never with the data that it quotes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from reconcile.gather.spark_read_errors import by_postgres, by_spark
+from reconcile.gather.store_errors import (
+    SnapshotLostError,
+    StatementTimeoutError,
+    StoreReadError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+
+
+@dataclass
+class Thrown:
+    """An exception of Java's as Py4J shows it."""
+
+    kind: str
+    message: str | None
+    cause: Thrown | None = None
+
+    def getClass(self) -> Thrown:  # noqa: N802
+        return self
+
+    def getSimpleName(self) -> str:  # noqa: N802
+        return self.kind
+
+    def getMessage(self) -> str | None:  # noqa: N802
+        return self.message
+
+    def getCause(self) -> Thrown | None:  # noqa: N802
+        return self.cause
+
+
+class JavaError(Exception):
+    """An error as Py4J raises it."""
+
+    def __init__(self, thrown: Thrown) -> None:
+        super().__init__("An error occurred while calling o1.parquet.")
+        self.java_exception = thrown
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("ERROR: permission denied for table snapshots", StoreRefusedError),
+        ("ERROR: canceling statement due to statement timeout", StatementTimeoutError),
+        ("ERROR: canceling statement due to conflict with recovery", SnapshotLostError),
+        ("FATAL: terminating connection due to administrator command", SnapshotLostError),
+        ('ERROR: snapshot "00000003-0000001B-1" does not exist', SnapshotLostError),
+        ('ERROR: invalid snapshot identifier: "x"', SnapshotLostError),
+        ("ERROR: could not import the requested snapshot", SnapshotLostError),
+        ('ERROR: relation "snapshots" does not exist', StoreReadError),
+        ('ERROR: column "permission denied" does not exist', StoreReadError),
+        ("Connection to db:5432 refused.", StoreUnreachableError),
+    ],
+)
+def test_a_postgres_is_named_by_how_its_message_begins(said: str, kind: type[Exception]) -> None:
+    """What follows can be the name of a table."""
+    found = by_postgres("user/login", f"Job aborted: org.postgresql.util.PSQLException: {said}\n\tat x")
+    assert type(found) is kind
+    assert "user/login" in str(found)
+
+
+def test_other_drivers_are_no_postgres() -> None:
+    """They have no messages that we know."""
+    assert by_postgres("user/login", "java.sql.SQLException: ERROR: snapshot") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '[CAST_INVALID_INPUT] The value \'a@x\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018',
+            "[CAST_INVALID_INPUT] The value …. SQLSTATE: 22018",
+        ),
+        ("[CAST_INVALID_INPUT] The value 'two\nlines, 'a@x'' is malformed\n== SQL ==\na", "… is malformed"),
+        ("'a@x'", "…"),
+    ],
+)
+def test_what_spark_says_is_told_without_its_values(text: str, expected: str) -> None:
+    """The condition stays."""
+    message = str(by_spark("user/login", ValueError(text)))
+    assert expected in message
+    assert "a@x" not in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "expected"),
+    [
+        ("SQLDataException", "Invalid character string format", "SQLDataException: Invalid character string format"),
+        ("SQLException", "Table 'shop.users' doesn't exist", "SQLException: Table … doesn't exist"),
+        ("SQLException", "no route to jdbc:oracle:thin:scott/tiger@db", "no route to [address]"),
+        ("IOException", "s3a://key:secret@bucket/x is no file", "s3a://[address] bucket/x is no file"),
+        ("NumberFormatException", 'For input string: "a@x"', "NumberFormatException: For input string: …"),
+        ("NullPointerException", None, "NullPointerException: "),
+    ],
+)
+def test_a_driver_is_told_by_its_root_cause(kind: str, said: str | None, expected: str) -> None:
+    """With its class; without addresses, which hold passwords, and without values."""
+    thrown = Thrown(
+        "SparkException", "Job aborted: secret", Thrown("SparkException", "Task failed", Thrown(kind, said))
+    )
+    message = str(by_spark("user/login", JavaError(thrown)))
+    assert message.startswith("user/login: could not be read: ")
+    assert expected in message
+    assert not [word for word in ("tiger", "secret", "a@x", "shop.users") if word in message]
