@@ -20,6 +20,7 @@ from psycopg2 import sql
 
 from reconcile.domain import canonical
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
+from reconcile.gather import store_session
 from reconcile.gather.contract_sql import require_whole
 
 NO_ID = -1
@@ -217,7 +218,7 @@ def _among(
     if kind is not Kind.TEXT:
         ids = [text for text in ids if _IDS[kind].fullmatch(text) and (kind is Kind.UUID or -_BIG <= int(text) < _BIG)]
         return sql.SQL(f"{{}} = any({{}}::{form[0].postgres}[])").format(column, sql.Literal(list(ids)))
-    return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(list(ids)))
+    return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(store_session.texts(ids)))
 
 
 def _values(reading: Reading) -> list[tuple[str, str, CanonicalType]]:

@@ -133,7 +133,7 @@ def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed
 def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
     ways: list[sql.Composable] = []
     if ledger.event_id is not None:
-        named = [event_id for _, event_id, _, _ in events]
+        named = store_session.texts(event_id for _, event_id, _, _ in events)
         column = sql.Identifier(ledger.event_id)
         column_text = column if kind == "uuid" else sql.SQL("{}::text").format(column)
         fits = sql.Literal(store_session.uuids(named) if kind == "uuid" else named)

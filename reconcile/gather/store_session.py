@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -222,6 +222,11 @@ def connect(name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMEN
 def uuids(texts: Sequence[str]) -> list[str]:
     """Give those texts that a uuid is written as: any other would end the statement with an error."""
     return [text for text in texts if _UUID.fullmatch(text)]
+
+
+def texts(found: Iterable[str]) -> list[str]:
+    """Give those texts that a Postgres can hold: any other would end the statement with an error."""
+    return [text for text in found if "\0" not in text]
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -1,0 +1,53 @@
+"""A session with a store: what it can be asked, and how it fails."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg2
+import pytest
+from psycopg2 import sql
+
+from reconcile.contract import Ledger
+from reconcile.domain.canonical import Layout, agreed_layout
+from reconcile.gather import digest, ledger
+from reconcile.gather.digest import Mode, Reading, Side
+from reconcile.gather.store_errors import SnapshotLostError, StoreUnreachableError
+from reconcile.gather.store_session import StoreSession, texts
+
+
+class LostDatabase:
+    """A connection whose server is gone."""
+
+    def cursor(self) -> Any:
+        """Fail as psycopg2 does."""
+        raise psycopg2.OperationalError("server closed the connection unexpectedly")
+
+    def rollback(self) -> None:
+        """Fail as psycopg2 does."""
+        raise psycopg2.InterfaceError("connection already closed")
+
+
+@pytest.mark.parametrize(("in_snapshot", "kind"), [(False, StoreUnreachableError), (True, SnapshotLostError)])
+def test_a_store_that_is_lost_while_a_table_is_looked_at_is_named(in_snapshot: bool, kind: type[Exception]) -> None:
+    """As it is while rows are read."""
+    session = StoreSession("login-db", LostDatabase(), timedelta(minutes=1))  # type: ignore[arg-type]
+    session._in_snapshot = in_snapshot
+    with pytest.raises(kind, match="login-db was lost"):
+        session.types(sql.SQL("select 1"))
+
+
+def test_a_snapshot_that_is_gone_can_be_let_go() -> None:
+    """There is nothing left to do."""
+    StoreSession("login-db", LostDatabase(), timedelta(minutes=1)).end_snapshot()  # type: ignore[arg-type]
+
+
+def test_no_postgres_is_asked_for_what_it_cannot_hold() -> None:
+    """A key or a header may hold NUL; no text of Postgres does, and the driver refuses to write it."""
+    assert ["a", ""] == texts(["a", "b\0", "", "\0"])
+    types: Layout[str] = Layout(("text",), None, ("text",))
+    reading = Reading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
+    assert "\\x00" not in repr(digest.rows(reading, ids=["a", "b\0"]))
+    asked = ledger._of(Ledger(table="done", event_id="event"), "text", [("b\0", "c\0", 0, 0), ("d", "e", 0, 1)])
+    assert "\\x00" not in repr(asked)
