@@ -157,7 +157,7 @@ def json_text(text: str) -> str | None:
         parsed = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
         canonical = _json(parsed)
         canonical.encode()
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):
         return None
     return canonical
 

@@ -26,6 +26,8 @@ POSITION = "_position"
 """The event's id by Debezium's position in the source, else NULL."""
 
 _READABLE = "_readable"
+_NOWHERE = ("", 0, 0)
+_UNNAMED = event_id((), None, None, _NOWHERE)
 
 
 def decoded(records: DataFrame, value_format: str, avro: AvroSchema | None = None) -> DataFrame:
@@ -41,6 +43,16 @@ def decoded(records: DataFrame, value_format: str, avro: AvroSchema | None = Non
     else:
         raise RefusedError(f"values in {value_format} cannot be read without their schema")
     return records.withColumns({TEXT: text, DELETED: f.lit(False), POSITION: f.lit(None).cast("string")})
+
+
+def position(source: str | None) -> str | None:
+    """Name a change by the JSON of its source's position; None for what holds none."""
+    try:
+        found = json.loads(source) if source else None
+    except (ValueError, RecursionError):  # it can be any text, and its numbers can be longer than Python reads
+        return None
+    name = event_id((), None, found if isinstance(found, dict) else None, _NOWHERE)
+    return None if name == _UNNAMED else name
 
 
 def _utf8(value: Column) -> Column:
@@ -63,7 +75,7 @@ def _unwrapped(records: DataFrame) -> DataFrame:
         f.when(after.isNull() | (after == "{}"), "{").otherwise(
             f.concat(f.expr("left(_after, length(_after) - 1)"), f.lit(","))
         ),
-        f.coalesce(f.concat(f.lit('"__source":'), source, f.lit(",")), f.lit("")),
+        f.when(source.startswith("{"), f.concat(f.lit('"__source":'), source, f.lit(","))).otherwise(f.lit("")),
         f.substring(f.to_json(f.struct(op.alias("__op"))), 2, 1_000_000),
     )
     return parts.select(
@@ -77,13 +89,5 @@ def _unwrapped(records: DataFrame) -> DataFrame:
 def _position(source: Column) -> Column:
     """Name the change by its place in the source's log, as `domain.event` names it."""
     from pyspark.sql import functions as f
-
-    nowhere = ("", 0, 0)
-    unnamed = event_id((), None, None, nowhere)
-
-    def position(text: str | None) -> str | None:
-        found = json.loads(text) if text else None
-        name = event_id((), None, found if isinstance(found, dict) else None, nowhere)
-        return None if name == unnamed else name
 
     return f.udf(position, "string", useArrow=True)(source)

@@ -147,6 +147,7 @@ def test_what_postgres_hashes_only_in_part_is_hashed_as_bytes(postgres_type: str
         ('"\\ud800"', None),
         ("{", None),
         ("[" * 100_000, None),
+        ('{"a":1e99999999999999999999}', None),
     ],
 )
 def test_json_has_one_text(text: str, expected: str | None) -> None:

@@ -130,6 +130,22 @@ def test_debezium_rows_are_read_like_any_other(world: LogWorld) -> None:
     assert {**row, "__source": source, "__op": "u"} == json.loads(rows[1]["value"])
 
 
+def test_a_position_that_is_none_names_nothing(world: LogWorld) -> None:
+    """Whatever stands where an envelope has its source: the row is read if it can be, and the history goes on."""
+    world.create()
+    world.options = {"format": "debezium-json", "version": "$.version", "event_id": None}
+    change = {"op": "u", "after": {"id": 1, "version": 3}}
+    world.produce(
+        ("1", {**change, "source": "by hand"}),
+        ("1", {**change, "source": [1]}),
+        ("1", {**change, "source": '{"lsn": ' + "9" * 5000 + "}"}),
+    )
+    rows = world.rows(world.extend())
+    assert ["3", "3", None] == [row["version"] for row in rows]
+    assert [True, True, False] == [row["readable"] for row in rows]
+    assert [f"{world.name}-0@{offset}" for offset in range(3)] == [row["event_id"] for row in rows]
+
+
 def test_avro_is_read_with_the_schema_of_a_file(world: LogWorld, tmp_path: Path) -> None:
     """Values become JSON text; what the schema does not read is kept with a mark."""
     (tmp_path / "user.avsc").write_text(json.dumps(SCHEMA), "utf-8")
