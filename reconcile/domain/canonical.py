@@ -43,6 +43,8 @@ class CanonicalType:
     kind: Kind
     element: Kind | None = None
     """The kind of an array's elements."""
+    bare: bool = False
+    """Whether text in an id of several columns stands without quotes where it is an integer, as in the source's."""
 
     @property
     def postgres(self) -> str:
@@ -102,7 +104,7 @@ def agreed_layout(consumer: Layout[str], source: Layout[str]) -> Layout[Canonica
     if len(consumer.id) != len(source.id) or len(consumer.fields) != len(source.fields):
         raise ValueError("both sides need the same number of columns in their ids, and of fields")
     return Layout(
-        id=tuple(_agreed_id(*types) for types in zip(consumer.id, source.id, strict=True)),
+        id=tuple(_agreed_id(*types, len(source.id) > 1) for types in zip(consumer.id, source.id, strict=True)),
         version=None,
         fields=tuple(agreed(*types) for types in zip(consumer.fields, source.fields, strict=True)),
     )
@@ -162,10 +164,11 @@ def json_text(text: str) -> str | None:
     return canonical
 
 
-def _agreed_id(consumer: str, source: str) -> CanonicalType:
-    to = canonical_type(consumer)
-    same = to == canonical_type(source) and to.kind in (Kind.UUID, Kind.INTEGER)
-    return to if same else CanonicalType(Kind.TEXT)
+def _agreed_id(consumer: str, source: str, composite: bool) -> CanonicalType:
+    to, own = canonical_type(consumer), canonical_type(source)
+    if to == own and to.kind in (Kind.UUID, Kind.INTEGER):
+        return to
+    return CanonicalType(Kind.TEXT, bare=composite and own.kind is Kind.INTEGER)
 
 
 def _plain(postgres_type: str) -> str:

@@ -113,10 +113,16 @@ def _texts(
         values.append((raw, text))
     ids = [text for _, text in values[: len(form.id)]]
     if len(ids) > 1:
-        parts = [text if to.kind is Kind.INTEGER else _quote(text) for text, to in zip(ids, form.id, strict=True)]
+        parts = [_id_part(text, to) for text, to in zip(ids, form.id, strict=True)]
         separated = [part for each in parts for part in (f.lit(","), each)][1:]
         ids = [f.concat(f.lit("["), *separated, f.lit("]"))]
     return ids[0], values[len(form.id) :]
+
+
+def _id_part(text: Column, to: CanonicalType) -> Column:
+    if to.kind is Kind.INTEGER:
+        return text
+    return f.when(text.rlike(_DECIMAL), text).otherwise(_quote(text)) if to.bare else _quote(text)
 
 
 def _quote(text: Column) -> Column:
@@ -254,6 +260,7 @@ def _postgres_type(own: t.DataType) -> str:
     return next((name for kind, name in _POSTGRES_TYPES if isinstance(own, kind)), own.simpleString())
 
 
+_DECIMAL = r"^(0|-?[1-9][0-9]*)\z"
 _BY_PYTHON: dict[Kind, Callable[..., str | None]] = {Kind.FLOAT: _bits, Kind.JSON: _json}
 _POSTGRES_TYPES: Sequence[tuple[type[t.DataType], str]] = (
     (t.BooleanType, "boolean"),

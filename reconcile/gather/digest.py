@@ -233,11 +233,15 @@ def _id_text(reading: Reading, columns: Sequence[str]) -> str:
     ]
     if len(casts) == 1:
         return casts[0]
-    parts = [
-        text if to.kind is Kind.INTEGER else f"to_json({text})::text"
-        for text, to in zip(casts, reading.form.id, strict=True)
-    ]
+    parts = [_id_part(text, to) for text, to in zip(casts, reading.form.id, strict=True)]
     return "('[' || " + " || ',' || ".join(parts) + " || ']')"
+
+
+def _id_part(text: str, to: CanonicalType) -> str:
+    if to.kind is Kind.INTEGER:
+        return text
+    quoted = f"to_json({text})::text"
+    return f"case when {text} ~ '{_DECIMAL}' then {text} else {quoted} end" if to.bare else quoted
 
 
 def _key(reading: Reading, columns: Sequence[str]) -> str:
@@ -296,6 +300,7 @@ def _numbered(prefix: str, columns: Sequence[object]) -> list[str]:
 
 
 _BIG = 1 << 63
+_DECIMAL = "^(0|-?[1-9][0-9]*)$"
 _IDS = {
     Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
     Kind.INTEGER: re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII),

@@ -441,7 +441,7 @@ def test_only_the_ids_that_are_asked_for_are_read(world: World) -> None:
     seventh = "00000000-0000-0000-0000-000000000007"
     for written, ids in (
         ("i", ["7", "08", "x", "99999999999999999999"]),
-        ("i::text", ["7", "08", "x'"]),
+        ("i::text", ["7", "08", "x'", "7\0"]),
         ("lpad(i::text, 32, '0')::uuid", [seventh, "7", seventh.replace("-", "")]),
     ):
         query = f"select {written} as id, i as x from generate_series(1, 9) i"
@@ -457,6 +457,29 @@ def test_an_id_of_several_columns_is_a_json_array(world: World) -> None:
     assert {('["e\\"u%",42]', None, "1"), (None, None, "2")} == set(world.run(digest.rows(reading)))
     assert [('["e\\"u%",42]', None, "1")] == world.run(digest.rows(reading, ids=['["e\\"u%",42]']))
     assert 2 == len(world.digest(reading))
+
+
+def test_a_copy_may_hold_the_sources_integers_as_text(world: World, spark: SparkSession) -> None:
+    """An id of several columns is written as the source's types say, and what is no integer is nobody's."""
+
+    def side(numbers: str) -> Side:
+        return Side(("tenant", "id"), ("x",), query=f"select 'a' as tenant, i as id, 1 as x from {numbers} as i")
+
+    number, text = side("generate_series(7, 9)"), side("unnest(array['7', '8', '9'])")
+    odd = side(r"unnest(array['07', '7,8', e'7\n', ''])")
+    seven_to_nine = {f'["a",{each}]' for each in (7, 8, 9)}
+    for mode in (Mode.NATIVE, Mode.PORTABLE):
+        source, copy = world.readings(number, text, mode)
+        assert world.digest(source) == world.digest(copy)
+        assert seven_to_nine == {row[0] for row in world.run(digest.rows(copy))}
+        assert [('["a",7]', None, "1")] == world.run(digest.rows(copy, ids=['["a",7]']))
+    strange = world.readings(number, odd, Mode.PORTABLE)[1]
+    expected = {'["a","07"]', '["a","7,8"]', r'["a","7\n"]', '["a",""]'}
+    assert expected == {row[0] for row in world.run(digest.rows(strange))}
+    for of, ids in ((text, seven_to_nine), (odd, expected)):
+        frame = jdbc(spark, world, query=of.query or "")
+        found = canonical_columns.rows(frame, Layout(of.id, None, of.fields), strange.form)
+        assert ids == {row[0] for row in found.collect()}
 
 
 def test_parquet_is_hashed_as_postgres_hashes(world: World, spark: SparkSession, tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_ids_are_compared_as_text_unless_both_are_of_one_type() -> None:
     assert form.version is None
 
 
+def test_the_source_decides_how_a_part_of_an_id_is_written() -> None:
+    """A key holds the source's integer without quotes, also where a copy has it as text; one column has no quotes."""
+    several = agreed_layout(Layout(("text", "text"), None, ()), Layout(("text", "bigint"), None, ()))
+    assert [("text", False), ("text", True)] == [(str(each), each.bare) for each in several.id]
+    turned = agreed_layout(Layout(("text", "bigint"), None, ()), Layout(("text", "text"), None, ()))
+    one = agreed_layout(Layout(("text",), None, ()), Layout(("bigint",), None, ()))
+    assert not any(each.bare for each in (*turned.id, *one.id))
+
+
 @pytest.mark.parametrize(
     ("own", "to", "checked"),
     [
