@@ -134,18 +134,21 @@ class LinkReader:
         table, store, session = self.consumer.failure.stash, self._stores[1], self._sessions[1]
         if not isinstance(table, StashTable):
             return None
-        if not isinstance(store, PostgresStore) or session is None:
-            raise RefusedError(f"the table {table.table} is read in Postgres only; {self.consumer.store} is none")
-        return stash_table.read(self.spark, store, session, table)
+        source_ids = self._sides[1][0].id
+        if isinstance(store, PostgresStore):
+            assert session is not None
+            return stash_table.read(self.spark, store, session, table, source_ids)
+        return stash_table.read_by_spark(self.spark, store, table, source_ids)
 
     def outbox(self) -> DataFrame | None:
         """Give how many events of an id wait in the source's outbox; None if there is none."""
         box, store, session = self.contract.source.outbox, self._stores[0], self._sessions[0]
         if box is None:
             return None
-        if not isinstance(store, PostgresStore) or session is None:
-            raise RefusedError(f"an outbox is read in Postgres only; {self.contract.source.store} is none")
-        return outbox.pending(self.spark, store, session, box)
+        if isinstance(store, PostgresStore):
+            assert session is not None
+            return outbox.pending(self.spark, store, session, box)
+        return outbox.pending_by_spark(self.spark, store, box)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from psycopg2 import sql
 
 from reconcile.contract import Outbox
+from reconcile.domain.canonical import agreed_layout
+from reconcile.gather import row_columns, spark_store
 from reconcile.gather.contract_sql import require_whole
+from reconcile.gather.digest import Side
 from reconcile.gather.postgres_rows import PostgresStore
+from reconcile.gather.spark_store import SparkStore
 from reconcile.gather.store_session import StoreSession
 
 if TYPE_CHECKING:
@@ -21,3 +25,16 @@ def pending(spark: SparkSession, store: PostgresStore, session: StoreSession, ou
         "select {}::text as id, count(*)::int as pending from {} where {} is not true group by 1"
     ).format(sql.Identifier(outbox.id), sql.Identifier(*outbox.table.split(".")), require_whole(outbox.published))
     return store.frame(spark, [session.text(statement)])
+
+
+def pending_by_spark(spark: SparkSession, store: SparkStore, outbox: Outbox) -> DataFrame:
+    """Give what `pending` gives, of a store that Spark reads."""
+    from pyspark.sql import functions as f
+
+    from reconcile.gather import canonical_columns
+
+    side = Side((outbox.id,), (), table=outbox.table, deleted=outbox.published)
+    frame, columns = store.frame(spark, side), spark_store.columns(side)
+    types = canonical_columns.types(frame, columns)
+    waiting = canonical_columns.rows(frame, columns, agreed_layout(types, types))
+    return waiting.groupBy(f.col(row_columns.ID).alias("id")).agg(f.count(f.lit(1)).cast("int").alias("pending"))
