@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,10 @@ SCHEMA = (
     " origin_offset bigint, event_id string, version string, correlation_id string, resolved string, error string"
 )
 _ORIGIN = "struct<topic: string, partition: int, offset: bigint, group: string, error: string, pointer: boolean>"
+
+
+_CLOCKS_APART = timedelta(minutes=1)
+"""By how much the clock of the group that parks may be behind that of the producer."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, 
     if not held:
         return spark.createDataFrame([], SCHEMA)
     raw = reduce(lambda left, right: left.unionByName(right), (_raw(spark, each) for each in held))
-    return _identified(_origins_followed(_parsed(raw, consumer), main), log, main)
+    records = _parsed(raw, consumer)
+    return _identified(_origins_followed(records, main, hops=len(held)), log, main)
 
 
 def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
@@ -132,7 +138,8 @@ def _parsed(raw: DataFrame, consumer: Consumer) -> DataFrame:
     from pyspark.sql import functions as f
 
     read = raw.withColumn("_origin", _origin(consumer.failure.dialect)(f.col("_headers")))
-    ours = read.where(f.coalesce(f.col("_origin.group") == consumer.group, f.lit(True)))
+    groups = {consumer.group, *(topic.group or consumer.group for _, topic in failure_topics(consumer))}
+    ours = read.where(f.coalesce(f.col("_origin.group").isin(*groups), f.lit(True)))
     # A null value without an origin says that what was parked under its key is done with.
     settles = f.col("_tombstone") & f.col("_origin").isNull()
     of_key = Window.partitionBy("topic", "partition", "_key")
@@ -186,22 +193,24 @@ def resolved_since(records: DataFrame, cluster: Cluster, consumer: Consumer) -> 
     return records.withColumn("resolved", resolved)
 
 
-def _origins_followed(records: DataFrame, main: str) -> DataFrame:
-    """Where a dialect names the topic of the last hop, take the origin of what stood there."""
+def _origins_followed(records: DataFrame, main: str, hops: int) -> DataFrame:
+    """Where a dialect names the topic of the last hop, take the origin of what stood there, and so on."""
     from pyspark.sql import functions as f
 
     names = ("topic", "partition", "offset")
-    origin = [f.col(f"origin_{name}") for name in names]
-    known = f.coalesce(f.col("origin_topic"), f.lit(main))
+    origin = [f.coalesce(f.col("origin_topic"), f.lit(main)), *(f.col(f"origin_{name}") for name in names[1:])]
     before = records.select(
         *(f.col(name).alias(f"_b_{name}") for name in names), *(f.col(f"origin_{n}").alias(f"_o_{n}") for n in names)
     ).where(f.col("_o_offset").isNotNull())
-    same = (f.col("_b_topic") == known) & (f.col("_b_partition") == origin[1]) & (f.col("_b_offset") == origin[2])
-    followed = records.join(before, same, "left")
-    return followed.select(
-        *(each for each in records.columns if not each.startswith("origin_")),
-        *(f.coalesce(f.col(f"_o_{name}"), f.col(f"origin_{name}")).alias(f"origin_{name}") for name in names),
-    )
+    same = reduce(lambda left, right: left & right, (f.col(f"_b_{n}") == o for n, o in zip(names, origin, strict=True)))
+    found = f.col("_b_offset").isNotNull()  # its topic may be none: then it is the main one
+    followed = records
+    for _ in range(hops):
+        followed = followed.join(before, same, "left").select(
+            *(each for each in records.columns if not each.startswith("origin_")),
+            *(f.when(found, f.col(f"_o_{n}")).otherwise(f.col(f"origin_{n}")).alias(f"origin_{n}") for n in names),
+        )
+    return followed
 
 
 def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
@@ -215,15 +224,23 @@ def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
             "origin_offset": f.when(of_main, f.col("origin_offset")),
         }
     )
-    events = log.select(
+    # A place can be another event's by now, if the topic was made anew: no event is parked before it is written.
+    event = log.select(
         f.col(PARTITION).alias("_partition"),
         f.col(OFFSET).alias("_offset"),
         f.col(ID).alias("_id"),
         f.col(EVENT_ID).alias("_event_id"),
         f.col(VERSION).alias("_version"),
+        f.col(TIMESTAMP).alias("_written"),
     )
     same = (f.col("origin_partition") == f.col("_partition")) & (f.col("origin_offset") == f.col("_offset"))
-    return places.join(events, same, "left").select(
+    now_anothers = (f.col("_written") > f.col("at") + f.lit(_CLOCKS_APART)) & ~f.col("event_id").eqNullSafe(
+        f.col("_event_id")
+    )
+    gone = f.coalesce(now_anothers, f.lit(False))
+    joined = places.join(event, same, "left")
+    told = ("_id", "_event_id", "_version", "origin_partition", "origin_offset")
+    return joined.withColumns({name: f.when(~gone, f.col(name)) for name in told}).select(
         "kind",
         "topic",
         "partition",

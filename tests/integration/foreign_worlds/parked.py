@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from datetime import timedelta
 
 from tests.integration.foreign_worlds.world import Headers, Record, Table, Topic, World, taking, text
 
@@ -148,6 +149,29 @@ def ships() -> World:
     again = parked(record, "spring-retry")
     parked(record, "kafka-streams", _texts("__streams.errors.", again, exception="java.lang.Error"))
     world.expect("port", name, "changed", "dead_lettered", ("name", "berth"), certain=True)
+    # One that has gone on, and each time its headers name the place before.
+    name = next(left)
+    record = change(name, apply=False)
+    first = parked(record, "spring-retry")
+    second = parked(record, "reconcile", _texts("reconcile-origin-", first, group=GROUP))
+    third = _texts("__streams.errors.", second, exception="java.lang.Error")
+    world.put(b"2026-11-18/hops", record.value, third, world.parking[_TOPICS["dead_lettered"]])
+    world.expect("port", name, "changed", "dead_lettered", ("name", "berth"), certain=True)
+    # What the group that reads the retry topic has given up.
+    name = next(left)
+    record = change(name, apply=False)
+    given_up = _texts("source_", record, consumer_group=f"{GROUP}.retry", attempts="9")
+    world.put(b"2026-11-18/given-up", record.value, given_up, world.parking[_TOPICS["dead_lettered"]])
+    world.expect("port", name, "changed", "dead_lettered", ("name", "berth"), certain=True)
+    # What was parked of a topic that has been deleted since: another event stands at its place now.
+    name = next(left)
+    place = world.topic.home(text(name))
+    former = Record(world.topic.name, place, world.topic.ends()[place], world.now, b"", b"{}", [], "", None)
+    of_former = _texts("source_", former, consumer_group=GROUP, attempts="2")
+    world.put(b"2026-11-18/former", b"{}", of_former, world.parking[_TOPICS["dead_lettered"]])
+    world.now += timedelta(minutes=5)
+    change(name, apply=False)
+    world.expect("port", name, "changed", "skipped", ("name", "berth"))
     # What another group has parked here is not ours.
     name = next(left)
     other = _texts("source_", change(name, apply=True), consumer_group="ships.others", attempts="1")
