@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from reconcile import connections
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import RefusedError, SecretError, UnreachableError
 
 TIMEOUT = 15.0
 
@@ -40,11 +40,15 @@ class RegistryAddress:
         said = registry.security.resolve()
         ca = said.get("ssl.ca.pem")
         if ca is None and "ssl.ca.location" in said:
-            ca = Path(said["ssl.ca.location"]).read_text("ascii")
-        url = registry.registry.resolve().get_secret_value().rstrip("/")
-        if not url.startswith(("http://", "https://")):
+            ca = _certificates(said["ssl.ca.location"])
+        scheme, _, place = registry.registry.resolve().get_secret_value().rstrip("/").partition("://")
+        if scheme not in ("http", "https"):
             raise RefusedError("the schema registry's URL begins with neither http:// nor https://")
-        return cls(url, said.get("sasl.username"), said.get("sasl.password"), ca)
+        host, slash, path = place.partition("/")
+        login, _, host = host.rpartition("@")
+        user, _, password = map(unquote, login.partition(":"))
+        found = said.get("sasl.username", user or None), said.get("sasl.password", password or None)
+        return cls(f"{scheme}://{host}{slash}{path}", *found, ca)
 
     def check(self) -> None:
         """Raise UnreachableError if the registry does not answer, RefusedError if it does not let us in."""
@@ -54,6 +58,22 @@ class RegistryAddress:
     def schema(self, number: int) -> tuple[str, ...]:
         """Give the schema of a number, behind all that it refers to; raise UnknownSchemaError if there is none."""
         return _schema(self, number)
+
+
+def _certificates(file: str) -> str:
+    try:
+        return Path(file).read_text("ascii")
+    except OSError as error:
+        raise SecretError(f"ssl.ca.location: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SecretError(f"ssl.ca.location: {file} is no text of certificates in PEM form") from None
+
+
+def _trusting(certificates: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=certificates)
+    except (ssl.SSLError, ValueError) as error:
+        raise SecretError(f"the registry's certificate authority holds no certificates in PEM form: {error}") from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -81,7 +101,7 @@ def _get(registry: RegistryAddress, path: str) -> Any:
     if registry.user is not None:
         login = base64.b64encode(f"{registry.user}:{registry.password or ''}".encode()).decode()
         request.add_header("Authorization", f"Basic {login}")
-    context = ssl.create_default_context(cadata=registry.ca) if registry.ca else None
+    context = _trusting(registry.ca) if registry.ca else None
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT, context=context) as answer:  # noqa: S310
             return json.load(answer)

@@ -18,8 +18,9 @@ from fastavro import parse_schema, schemaless_writer
 
 from reconcile.connections import Registry
 from reconcile.contract import Topic
-from reconcile.errors import InvalidFileError, RefusedError, UnreachableError
+from reconcile.errors import InvalidFileError, RefusedError, SecretError, UnreachableError
 from reconcile.gather.avro import AvroSchema, avro_schema
+from reconcile.gather.schema_registry import RegistryAddress
 
 USER: dict[str, Any] = {
     "type": "record",
@@ -156,6 +157,35 @@ def test_a_registry_that_does_not_answer_is_no_unreadable_value(url: str, monkey
         registry("http://127.0.0.1:1", monkeypatch)
     assert "secret" not in str(caught.value)
     assert "secret" not in repr(registry(url, monkeypatch))
+
+
+def test_who_logs_in_may_stand_in_the_address(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is used, and never shown."""
+
+    def address(given: str) -> RegistryAddress:
+        monkeypatch.setenv("REGISTRY", given)
+        return RegistryAddress.of(Registry.model_validate({"registry": "env:REGISTRY"}))
+
+    found = address(url.replace("://", "://svc:s%65cret@") + "/")
+    assert (url, "svc", "secret") == (found.url, found.user, found.password)
+    found.check()
+    with pytest.raises(UnreachableError) as caught:
+        address("http://svc:secret@127.0.0.1:1/path").check()
+    assert "http://127.0.0.1:1/path" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("content", "problem"), [(None, "No such file"), (b"\xff", "no text"), (b"x", "PEM form")])
+def test_a_certificate_that_cannot_be_read_is_a_missing_secret(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    """The file is named before anything is asked."""
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_bytes(content)
+    registry = {"registry": "https://127.0.0.1:1", "security": {"ssl.ca.location": str(file)}}
+    with pytest.raises(SecretError, match=problem):
+        RegistryAddress.of(Registry.model_validate(registry)).check()
 
 
 def test_a_file_that_is_no_schema_is_told(tmp_path: Path) -> None:
