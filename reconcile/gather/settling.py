@@ -12,7 +12,7 @@ from reconcile.gather.standing import PlaceState, lag_of, state_of
 
 POLL_EVERY = 0.2
 NOBODY_FOR = 10.0
-"""A group without members commits nothing: after this long we do not wait for somebody to come."""
+"""A group without members, whose commits stand still: after this long we do not wait for somebody to come."""
 
 Progress = Callable[[str, int], None]
 
@@ -40,6 +40,8 @@ class Settling:
     def over(self) -> bool:
         """Look once; tell whether to go on: the group has settled, its time is over, or nobody is there."""
         committed = self.committed()
+        if committed != self._before:
+            self._nobody_since = None
         states = self._states(committed)
         lag = sum(lag_of(committed[p], self.begins[p], self.ends[p], states[p]) for p in states)
         self.progress(self.link, lag)

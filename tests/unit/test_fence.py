@@ -210,6 +210,16 @@ def test_a_deserted_group_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert not waiting(FakeCluster(5, 5, GroupState.REBALANCING))[0].over()
 
 
+def test_a_group_without_members_whose_commits_move_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some programs commit and never join."""
+    clock = iter(range(0, 1000, 5))
+    monkeypatch.setattr("reconcile.gather.settling.time.monotonic", lambda: float(next(clock)))
+    one, lags = waiting(FakeCluster(3, 9, GroupState.EMPTY, record=1), timeout=900)
+    while not one.over():
+        pass
+    assert [6, 5, 4, 3, 2, 1] == lags[:6]
+
+
 def test_an_offset_past_the_end_is_not_caught_up() -> None:
     """A topic that was made anew leaves an offset behind that looks like more than enough."""
     one, _ = waiting(FakeCluster(500, 500))
