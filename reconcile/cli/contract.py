@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from reconcile.cli import options
 from reconcile.cli.output import print_json
 from reconcile.contract import Contract, json_schema, load_contract
 from reconcile.errors import InvalidFileError, Problem
+from reconcile.settings import Settings, UnknownConnectionError, load_settings
 
 COULD_NOT_TELL = 2
 
@@ -21,14 +24,22 @@ def contract() -> None:
 
 @contract.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@options.config
+@options.workspace
+@options.as_json
 @click.pass_context
-def check(context: click.Context, file: Path, as_json: bool) -> None:
-    """Check the contract FILE by itself: exit 0 if it is right, 2 if not."""
+def check(context: click.Context, file: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
+    """Check the contract FILE by itself: exit 0 if it is right, 2 if not.
+
+    With --config also that the settings have the connections that it names.
+    """
     problems: tuple[Problem, ...] = ()
     summary = ""
     try:
-        summary = _summary(load_contract(file))
+        checked = load_contract(file)
+        summary = _summary(checked)
+        if config is not None:
+            problems = tuple(_unknown(checked, load_settings(config, workspace)))
     except InvalidFileError as error:
         problems = error.problems
     if as_json:
@@ -48,6 +59,18 @@ def check(context: click.Context, file: Path, as_json: bool) -> None:
 def schema() -> None:
     """Print the JSON Schema of contracts."""
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+def _unknown(checked: Contract, settings: Settings) -> Iterator[Problem]:
+    named = [("source.store", checked.source.store), ("topic.cluster", checked.topic.cluster)]
+    if checked.topic.value_schema is not None and checked.topic.value_schema.registry is not None:
+        named.append(("topic.schema.registry", checked.topic.value_schema.registry))
+    named += [(f"consumers[{number}].store", each.store) for number, each in enumerate(checked.consumers)]
+    for path, name in named:
+        try:
+            settings.connection(name)
+        except UnknownConnectionError as error:
+            yield Problem(path, str(error))
 
 
 def _summary(checked: Contract) -> str:

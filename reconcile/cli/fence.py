@@ -32,6 +32,7 @@ _WIDE = 140
 @options.consumers
 @click.option("--settle", is_flag=True, help="Wait for the groups as long as the contract says.")
 @options.config
+@options.workspace
 @options.as_json
 @click.pass_context
 def fence(
@@ -40,6 +41,7 @@ def fence(
     consumers: tuple[str, ...],
     settle: bool,
     config: Path | None,
+    workspace: str | None,
     as_json: bool,
 ) -> None:
     """Show where source, log and groups of CONTRACT stand right now. Reads only, keeps nothing.
@@ -47,7 +49,7 @@ def fence(
     Exits 2 when something could not be read.
     """
     agreed = load_contract(contract)
-    settings = load_settings(config)
+    settings = load_settings(config, workspace)
     from reconcile.gather.opening import open_fence
 
     timeout = None if settle else timedelta(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 import pytest
 
@@ -19,6 +21,27 @@ def test_a_defect_does_not_look_like_drift(monkeypatch: pytest.MonkeyPatch, caps
         cli.main()
     assert 2 == exited.value.code
     assert "this is a defect of the program" in capsys.readouterr().err
+
+
+def test_commands_on_contracts_and_runs_take_the_same_settings() -> None:
+    """One wrapper fits them all."""
+    about = {"contract", "file", "run_id"}
+    taken = {
+        " ".join(path): {option for each in command.params for option in each.opts}
+        for path, command in commands(cli.cli, ())
+        if any(each.name in about for each in command.params)
+    }
+    assert {"fence", "contract check", "run", "report"} <= taken.keys()
+    assert [] == [name for name, options in taken.items() if not {"--config", "--workspace"} <= options]
+
+
+def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Give all commands with the words that call them."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name, below in command.commands.items():
+        yield from commands(below, (*path, name))
 
 
 def test_an_interrupt_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,18 @@ def test_json_tells_of_problems(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (2, "")
 
 
+def test_connections_are_checked_with_the_settings(tmp_path: Path) -> None:
+    """By their names alone; each that is missing is told with its place."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("connections: {a: {url: 'postgresql://u@h:1/d'}, main: {bootstrap: 'h:1'}}")
+    result = check(tmp_path, VALID, "--config", str(settings), "--workspace", "runs")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        f'{tmp_path}/c.yaml: consumers[{number}].store: no connection "b"; there are a, main' for number in range(2)
+    ]
+    assert check(tmp_path, VALID.replace("store: b", "store: a"), "--config", str(settings)).exit_code == 0
+
+
 def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
     """A wrong name is told like any other problem."""
     result = CliRunner().invoke(contract, ["check", str(tmp_path / "none.yaml")])
