@@ -1,7 +1,8 @@
 """How fast corrections are emitted beside a bare transactional producer; and how many are overtaken in a long race.
 
 Both write the same corrections in the same batches to topics of their own, in turns. Emission's seconds hold all that
-it does: the control store, the look at the log, connecting.
+it does: the control store, the look at the log, connecting. A race that overtook a correction, or left a copy that
+differs, exits 1.
 
 python -m bench.emission --corrections 10000
 python -m bench.emission --rounds 1000
@@ -10,6 +11,7 @@ python -m bench.emission --rounds 1000
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,15 +19,12 @@ from statistics import median
 
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import Correction
-from reconcile.repair.emission import emit
 from tests.integration.emission_world import (
-    LINK,
     Source,
     Topic,
     World,
     emission_world,
     leased,
-    newer,
     overtaken,
     race,
     replayed,
@@ -70,17 +69,17 @@ class Clock:
         self._at, self._after = now, step
 
 
-def main() -> None:
-    """Measure, and print."""
+def main() -> int:
+    """Measure, and print; give the exit code."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--corrections", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=0)
     asked = arguments.parse_args()
     with emission_world() as world, world.control() as control:
         if asked.rounds:
-            long_race(world, control, asked.rounds)
-        else:
-            throughput(world, control, asked.corrections)
+            return 0 if long_race(world, control, asked.rounds) else 1
+        throughput(world, control, asked.corrections)
+    return 0
 
 
 def wanted(topic: Topic, run_id: str, many: int) -> list[Correction]:
@@ -100,19 +99,10 @@ def throughput(world: World, control: ControlStore, many: int) -> None:
             plain = wanted(world.topic(PARTITIONS), run_id, many)
             batches = [plain[start : start + BATCH] for start in range(0, many, BATCH)]
             taken["bare"].append(seconds(partial(bare, world, batches, f"bare-{turn}")))
-            checked = partial(
-                emit,
-                wanted(world.topic(PARTITIONS), run_id, many),
-                link=LINK,
-                run_id=run_id,
-                cluster=world.cluster,
-                control=control,
-                held=held,
-                newer=newer,
-                batch=BATCH,
-                step=clock,
-            )
-            taken["emission"].append(seconds(checked))
+            topic = world.topic(PARTITIONS)
+            checked = wanted(topic, run_id, many)
+            emitting = partial(topic.emit, checked, run_id, control, held, batch=BATCH, step=clock)
+            taken["emission"].append(seconds(emitting))
             clock("end")
             taken["of it the control store"].append(clock.control)
             print({name: f"{each[-1]:.2f} s" for name, each in taken.items()}, flush=True)
@@ -125,19 +115,21 @@ def throughput(world: World, control: ControlStore, many: int) -> None:
     )
 
 
-def long_race(world: World, control: ControlStore, rounds: int) -> None:
-    """Let aggregates change while corrections of them are emitted, and count what was overtaken."""
+def long_race(world: World, control: ControlStore, rounds: int) -> bool:
+    """Let aggregates change while corrections of them are emitted; tell whether all of it held."""
     source = Source(world.topic(), aggregates=400, rate=500)
     started = time.monotonic()
     outcomes = race(control, source, rounds)
     records = source.topic.read()
+    late, equal = overtaken(records), replayed(records) == source.truth
     print(
         f"{rounds} rounds, {time.monotonic() - started:.0f} s:"
         f" {sum(source.truth.values()):,} events, {sum(len(each.emitted) for each in outcomes):,} corrections emitted,"
-        f" {sum(len(each.dropped) for each in outcomes):,} dropped, {len(overtaken(records))} overtaken;"
-        f" the replayed copy {'equals' if replayed(records) == source.truth else 'differs from'} the source"
+        f" {sum(len(each.dropped) for each in outcomes):,} dropped, {len(late)} overtaken;"
+        f" the replayed copy {'equals' if equal else 'differs from'} the source"
     )
+    return not late and equal
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
