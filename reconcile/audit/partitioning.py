@@ -39,7 +39,7 @@ class Inference:
     former: int | None = None
     """Over how many partitions older keys are spread, where the topic grew before anybody looked."""
     prevailing: Partitioner | None = None
-    """The partitioner of all but a stray producer, whose records it tells: it is not trusted with corrections."""
+    """The partitioner of all but a stray producer, whose records it tells."""
 
     @property
     def partitioner(self) -> Partitioner | None:
@@ -58,6 +58,11 @@ class Inference:
         if self.prevailing is not None:
             return self.declared is not self.prevailing
         return self.shares[self.declared] < _HALF
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a correction may rely on `placing`: not where producers differ, whatever the contract says of them."""
+        return bool(self.candidates) or not self.seen
 
     @property
     def placing(self) -> tuple[Partitioner, ...]:
@@ -115,8 +120,7 @@ class Router:
         if inference.former is not None:
             # Nobody saw it grow: it was before the history's first look at the log.
             former = (Former(inference.former, growth[0].ends if growth else {}), *former)
-        trusted = inference.partitioner is not None or inference.prevailing is None
-        return cls(inference.partitions, inference.placing, former, trusted)
+        return cls(inference.partitions, inference.placing, former, inference.trusted)
 
     def home(self, key: bytes | None) -> int | None:
         """Give the partition of the key's next record; None where that is not known."""

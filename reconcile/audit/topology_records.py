@@ -96,7 +96,7 @@ def partitioner(facts: Facts) -> Iterator[Check]:
         found = f"none explains 99 % of {counted(inference.seen, 'record')}: {shares}"
         found += f"; {inference.prevailing} prevails, and another producer differs" if inference.prevailing else ""
         todo = "find the producers that differ (librdkafka defaults to crc32, Java to murmur2, Sarama to fnv1a) and let"
-        todo += " them agree; until the log shows one, name the right one in topic.partitioner"
+        todo += " them agree: until then no correction has a home"
         yield _PARTITIONER.warning(facts.topic, found, todo)
     else:
         yield _PARTITIONER.ok(facts.topic, _told(inference))

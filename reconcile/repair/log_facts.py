@@ -80,10 +80,8 @@ def unknown_home(topic: str, inference: Inference) -> str:
     """Say why it is not known where a key's future events will stand."""
     shares = ", ".join(f"{name} {share:.0%}" for name, share in sorted(inference.shares.items(), key=lambda e: -e[1]))
     seen = f"of {inference.seen:,} records {shares} explain" if inference.seen else "no record tells"
-    return (
-        f"it is not known where the keys of {topic} belong: {seen} their place; mend the publishers that differ, or set"
-        " topic.partitioner where the log does not tell"
-    )
+    todo = "set topic.partitioner" if inference.trusted else "mend the publishers that differ"
+    return f"it is not known where the keys of {topic} belong: {seen} their place; {todo}"
 
 
 def _tells(telling: Sequence[Path]) -> Column:

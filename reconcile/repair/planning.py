@@ -150,10 +150,11 @@ class _Drafting:
         self._records = Records(contract, world.log.form, run_id, world.route.since)
         self.problems: list[str] = []
         self.restated: list[Correction] = []
-        if consumer.isolation == "read_uncommitted":
-            self.problems.append(
-                f"{consumer.group} reads uncommitted records: it would apply corrections that are taken back"
-            )
+        for each in contract.consumers if world.route.main else (consumer,):
+            if each.isolation == "read_uncommitted":
+                self.problems.append(
+                    f"{each.group} reads uncommitted records: it would apply corrections that are taken back"
+                )
 
     def item(self, finding: Finding) -> Item:
         treatment = plan_rules.by_finding(finding, self._terms)

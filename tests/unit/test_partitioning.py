@@ -108,6 +108,24 @@ def test_the_contract_settles_a_mixture_unless_most_records_deny_it(
     assert (expected, expected is None) == (found.partitioner, found.contradicted)
 
 
+@pytest.mark.parametrize("strays", [12, 120])
+@pytest.mark.parametrize("declared", ["infer", "murmur2"])
+def test_a_mixture_gives_no_home_whatever_the_contract_says(declared: str, strays: int) -> None:
+    """Where producers differ, the next event of a key may stand elsewhere than the one that the contract names puts it."""
+    samples = [*placed(keys(300, "id-"), 12), *placed(disagreeing(12, strays), 12, C)]
+    router = Router.of(infer(samples, 12, declared), [growth(12, {})])
+    assert {None} == {router.home(key) for key in keys(20)}
+
+
+@pytest.mark.parametrize(("samples", "declared"), [([], "crc32"), (placed(keys(2), 12, C)[:1], "crc32")])
+def test_the_contract_gives_the_home_where_the_log_shows_too_little(
+    samples: list[tuple[bytes, int]], declared: str
+) -> None:
+    """Nothing seen, or keys that more than one partitioner explains."""
+    router = Router.of(infer(samples, 12, declared), [growth(12, {})])
+    assert partition_of(b"user-7", 12, C) == router.home(b"user-7")
+
+
 def test_the_contract_is_not_believed_where_nothing_explains_the_log() -> None:
     """A partitioner that explains no more than chance does is not taken, whoever names it."""
     found = infer([(key, number % 12) for number, key in enumerate(keys(300))], 12, "murmur2")

@@ -72,11 +72,13 @@ def finding(difference: Difference = Difference.CHANGED, cause: Cause = Cause.SK
     )  # fmt: skip
 
 
-def inferred(by: Partitioner = Partitioner.MURMUR2, stray: Partitioner | None = None) -> Inference:
+def inferred(
+    by: Partitioner = Partitioner.MURMUR2, stray: Partitioner | None = None, declared: str = "infer"
+) -> Inference:
     """Infer from keys of which every third one may have been placed by another producer."""
     keys = [f"user-{n}".encode() for n in range(3000)]
     placed = [(key, partition_of(key, PARTITIONS, (stray or by) if n % 3 == 0 else by)) for n, key in enumerate(keys)]
-    return infer(placed, PARTITIONS)
+    return infer(placed, PARTITIONS, declared)
 
 
 def world(
@@ -135,10 +137,11 @@ def test_the_home_follows_the_partitioner_of_the_log(by: Partitioner) -> None:
     assert (homes[by],) == planned(of, now).items[0].partitions
 
 
-def test_mixed_producers_refuse_the_plan() -> None:
-    """Where no partitioner explains the log, the shares that were seen are told."""
+@pytest.mark.parametrize("declared", ["infer", "murmur2"])
+def test_mixed_producers_refuse_the_plan(declared: str) -> None:
+    """Where no partitioner explains the log, the shares that were seen are told; the contract settles nothing."""
     of = contract()
-    (reason,) = planned(of, world(of, inference=inferred(stray=Partitioner.CRC32))).refused
+    (reason,) = planned(of, world(of, inference=inferred(stray=Partitioner.CRC32, declared=declared))).refused
     assert "murmur2" in reason
     assert "crc32" in reason
     assert "%" in reason
@@ -156,7 +159,18 @@ def test_a_group_that_reads_uncommitted_records_is_refused() -> None:
     """It would apply corrections that are taken back."""
     of = contract(consumer={"isolation": "read_uncommitted"})
     (reason,) = planned(of, world(of)).refused
-    assert "reads uncommitted records" in reason
+    assert "login-service reads uncommitted records" in reason
+
+
+@pytest.mark.parametrize(("main", "refused"), [(True, True), (False, False)])
+def test_another_group_that_reads_uncommitted_records_is_refused_on_the_main_topic(main: bool, refused: bool) -> None:
+    """It reads the main topic too; a repair topic is read by one group alone."""
+    of = contract(**({} if main else {"repair": {"route": {"topic": "fix"}}}))
+    login = of.consumers[0]
+    other = login.model_copy(update={"name": "search", "group": "search-service", "isolation": "read_uncommitted"})
+    of = of.model_copy(update={"consumers": (login, other)})
+    reasons = planned(of, world(of, main=main)).refused
+    assert refused == any("search-service reads uncommitted records" in each for each in reasons)
 
 
 def test_a_value_that_does_not_fit_refuses_the_plan() -> None:
