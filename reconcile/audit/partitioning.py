@@ -61,7 +61,7 @@ class Inference:
 
     @property
     def trusted(self) -> bool:
-        """Whether a correction may rely on `placing`: not where producers differ, whatever the contract says of them."""
+        """Whether a correction may rely on `placing`: not where producers differ, whatever the contract says."""
         return bool(self.candidates) or not self.seen
 
     @property

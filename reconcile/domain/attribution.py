@@ -92,6 +92,7 @@ def _decide(inquiry: Inquiry) -> Verdict | None:
 
 def _finding(inquiry: Inquiry, verdict: Verdict) -> Finding:
     case, ground = inquiry.case, verdict.ground
+    lying = CopyInquiry(inquiry).lying_notes(verdict.notes) if case.parked and case.id is not None else ()
     status = Status.CONFIRMED
     if ground.cause is Cause.IN_FLIGHT:
         status = Status.IN_FLIGHT
@@ -111,5 +112,5 @@ def _finding(inquiry: Inquiry, verdict: Verdict) -> Finding:
         alternatives=ground.alternatives,
         since=verdict.since,
         equivalent=inquiry.equivalent,
-        evidence=told((*verdict.notes, *cut_notes(case))),
+        evidence=told((*verdict.notes, *lying, *cut_notes(case))),
     )

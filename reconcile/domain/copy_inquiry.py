@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from reconcile.domain.case import Event, Parked
 from reconcile.domain.confidence import Ground
 from reconcile.domain.evidence_notes import Verdict, parked_note
 from reconcile.domain.explaining import Explanation, explain, explain_without
+from reconcile.domain.finding import Evidence
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.ledger import Ledger, read_ledger
 from reconcile.domain.ledger_fold import explain_by_ledger, is_decisive
@@ -39,9 +41,14 @@ class CopyInquiry:
         return is_decisive(self.inquiry, self.ledger)
 
     @cached_property
+    def lying(self) -> tuple[dict[tuple[int, int], Parked], list[Parked]]:
+        """The unresolved records of the failure topics: by the place of their event, and those of no event we know."""
+        return unresolved(self.case.parked, self.inquiry.log, self.ledger)
+
+    @property
     def waiting(self) -> dict[tuple[int, int], Parked]:
         """The unresolved records of the failure topics, by the place of their event."""
-        return unresolved(self.case.parked, self.inquiry.log, self.ledger)[0]
+        return self.lying[0]
 
     @cached_property
     def explanations(self) -> list[Explanation]:
@@ -60,13 +67,19 @@ class CopyInquiry:
         """Give what still tells where the log has expired: a record in a failure topic; else the fault itself."""
         if fault.ground is not Ground.NOTHING_LEFT:
             return fault
-        strangers = unresolved(self.case.parked, self.inquiry.log, self.ledger)[1]
         source = self.case.source
-        for each in reversed(strangers):
+        for each in reversed(self.lying[1]):
             if source is not None and each.version is not None and each.version == source.version:
                 note = parked_note(each, f"{LIES[each.kind]}, with the source's version")
                 return Verdict(PARKED[each.kind][0], each.at, (note, *fault.notes))
         return fault
+
+    def lying_notes(self, told: Sequence[Evidence]) -> list[Evidence]:
+        """Tell of one unresolved record of each kind that was not told of yet, whatever the cause is."""
+        waiting, strangers = self.lying
+        newest = {each.kind: each for each in (*strangers, *waiting.values())}
+        known = {each.kind for each in told if each.unresolved}
+        return [parked_note(each, LIES[kind]) for kind, each in newest.items() if kind not in known]
 
     def newest(self, explanation: Explanation) -> Event:
         """Give the newest of the events that the copy lacks."""

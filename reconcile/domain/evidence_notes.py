@@ -29,9 +29,14 @@ class Verdict:
 
 
 def told(notes: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Put notes into the order of the story, each once, and leave out what would be too many."""
+    """Put notes into the order of the story, each once, and leave out what would be too many.
+
+    What may still be applied is never left out: a repair depends on it.
+    """
     ordered = sorted(dict.fromkeys(notes), key=lambda note: _ORDER.index(note.kind))
-    return tuple(ordered[:MOST])
+    places = [place for place, note in enumerate(ordered) if not note.unresolved]
+    left_out = places[len(places) - max(len(ordered) - MOST, 0) :]
+    return tuple(note for place, note in enumerate(ordered) if place not in left_out)
 
 
 def event_note(case: Case, event: Event, note: str) -> Evidence:
@@ -63,7 +68,8 @@ def parked_note(parked: Parked, note: str) -> Evidence:
     """Tell of a record in a failure topic."""
     if parked.error is not None:
         note = f"{note}, for {parked.error}"
-    return Evidence(parked.kind, note, parked.topic, parked.partition, parked.offset, parked.version, parked.at)
+    place = (parked.topic, parked.partition, parked.offset)
+    return Evidence(parked.kind, note, *place, parked.version, parked.at, unresolved=parked.resolved is None)
 
 
 def ledger_notes(case: Case, ledger: Ledger, events: Iterable[Event]) -> list[Evidence]:

@@ -66,6 +66,8 @@ class Evidence:
     offset: int | None = None
     version: int | None = None
     at: datetime | None = None
+    unresolved: bool = False
+    """Whether it is a record in a failure topic that may still be applied."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from reconcile.domain.confidence import Ground
 from reconcile.domain.copy_inquiry import CopyInquiry
 from reconcile.domain.evidence_notes import Verdict, event_note, event_notes, ledger_notes, offset_notes, parked_note
 from reconcile.domain.inquiry import Inquiry
-from reconcile.domain.parking import event_of, unresolved
+from reconcile.domain.parking import event_of
 
 _GROUNDS = {"retry": Ground.RETRYING, "stash": Ground.STASHED, "dead_letter": Ground.DEAD_LETTERED}
 
@@ -43,7 +43,7 @@ def _parked(copy: CopyInquiry) -> Verdict | None:
     inquiry, case = copy.inquiry, copy.case
     if case.link.records or case.link.guarded:
         return None
-    waiting, strangers = unresolved(case.parked, inquiry.log, copy.ledger)
+    waiting, strangers = copy.lying
     overtaken = [(event, waiting[event.place]) for event in inquiry.log if event.place in waiting]
     overtaken = [(event, parked) for event, parked in overtaken if _is_overtaken(inquiry, event)]
     if overtaken:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from reconcile.domain.attribution import attribute
-from reconcile.domain.case import Case, Event, Routing
+from reconcile.domain.case import Case, Event, Routing, Row
+from reconcile.domain.evidence_notes import event_note, parked_note, told
 from reconcile.domain.finding import Finding, Status
 from tests.unit.cases import (
     ACTIVITY,
@@ -408,3 +409,26 @@ def test_evidence_is_bounded() -> None:
     many = history(*(person(f"name {number}") for number in range(1000)))
     of = case(LOGIN, row(many[-1].fields, 1000), row(many[0].fields, 1), many, committed=1000, settled_end=1000)
     assert len(found(of).evidence) <= 12
+
+
+@pytest.mark.parametrize("kind", ["stash", "retry", "dead_letter"])
+@pytest.mark.parametrize(("copy", "cause"), [
+    (row(person("Edited"), 3), "foreign_write"),
+    (AT_3, "never_published"),
+])  # fmt: skip
+def test_a_record_that_may_still_be_applied_is_told_whatever_the_cause(kind: str, copy: Row, cause: str) -> None:
+    """It would overwrite a correction; one that is resolved would not."""
+    source = row(person("Newest"), 4) if cause == "never_published" else AT_3
+    of = case(LOGIN, source, copy, THREE, parked=(parked(kind, V2),))  # type: ignore[arg-type]
+    told = [(each.kind, each.offset, each.note) for each in found(of).evidence if each.unresolved]
+    assert (cause, [kind]) == (found(of).cause, [each[0] for each in told])
+    done = replace(of, parked=(replace(of.parked[0], resolved="its group has committed past it"),))
+    assert [] == [each for each in found(done).evidence if each.unresolved]
+
+
+def test_what_may_still_be_applied_is_not_left_out() -> None:
+    """Among more notes than a story has."""
+    many = (*(event_note(case(LOGIN, AT_1, AT_1), each, "seen") for each in history(*(person(),) * 20)),)
+    lying = parked_note(parked("stash", V2), "is stashed here")
+    found_notes = told((*many, lying))
+    assert (12, lying) == (len(found_notes), found_notes[-1])

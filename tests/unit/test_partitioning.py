@@ -111,7 +111,7 @@ def test_the_contract_settles_a_mixture_unless_most_records_deny_it(
 @pytest.mark.parametrize("strays", [12, 120])
 @pytest.mark.parametrize("declared", ["infer", "murmur2"])
 def test_a_mixture_gives_no_home_whatever_the_contract_says(declared: str, strays: int) -> None:
-    """Where producers differ, the next event of a key may stand elsewhere than the one that the contract names puts it."""
+    """Where producers differ, the next event of a key may stand elsewhere than the contract says."""
     samples = [*placed(keys(300, "id-"), 12), *placed(disagreeing(12, strays), 12, C)]
     router = Router.of(infer(samples, 12, declared), [growth(12, {})])
     assert {None} == {router.home(key) for key in keys(20)}

@@ -165,7 +165,7 @@ def test_a_group_that_reads_uncommitted_records_is_refused() -> None:
 @pytest.mark.parametrize(("main", "refused"), [(True, True), (False, False)])
 def test_another_group_that_reads_uncommitted_records_is_refused_on_the_main_topic(main: bool, refused: bool) -> None:
     """It reads the main topic too; a repair topic is read by one group alone."""
-    of = contract(**({} if main else {"repair": {"route": {"topic": "fix"}}}))
+    of = contract() if main else contract(repair={"route": {"topic": "fix"}})
     login = of.consumers[0]
     other = login.model_copy(update={"name": "search", "group": "search-service", "isolation": "read_uncommitted"})
     of = of.model_copy(update={"consumers": (login, other)})

@@ -10,7 +10,16 @@ import pytest
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import Action
-from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop, Status
+from reconcile.domain.finding import (
+    Confidence,
+    Difference,
+    Evidence,
+    EvidenceKind,
+    FieldDifference,
+    Finding,
+    Hop,
+    Status,
+)
 from reconcile.domain.plan_rules import TABLE, Standing, Terms, in_order, treat
 from reconcile.files import committed
 
@@ -156,6 +165,24 @@ def test_what_a_correction_does_not_bring_is_named() -> None:
 def test_a_missing_row_with_a_sum_is_not_made() -> None:
     """A correction would make it without its sum."""
     assert Action.ADVICE == action(finding(difference=Difference.MISSING), replace(TERMS, adds=frozenset({"balance"})))
+
+
+@pytest.mark.parametrize("cause", [Cause.FOREIGN_WRITE, Cause.NEVER_PUBLISHED, Cause.PAYLOAD_DIVERGENCE, Cause.SKIPPED])
+@pytest.mark.parametrize("difference", [Difference.CHANGED, Difference.MISSING, Difference.ORPHAN])
+@pytest.mark.parametrize(("kind", "as_if"), [
+    ("stash", Cause.STASHED),
+    ("retry", Cause.RETRYING),
+    ("dead_letter", None),
+])  # fmt: skip
+def test_what_may_still_be_applied_comes_first(
+    cause: Cause, difference: Difference, kind: EvidenceKind, as_if: Cause | None
+) -> None:
+    """Whatever the cause is: what lies in the stash or a retry topic would overwrite a correction."""
+    lying = Evidence(kind, "lies here", unresolved=True)
+    of = finding(cause, difference, evidence=(lying,))
+    assert TABLE[as_if or cause][difference] == treat(of, TERMS, standing(difference))
+    over = replace(of, evidence=(replace(lying, unresolved=False),))
+    assert TABLE[cause][difference] == treat(over, TERMS, standing(difference))
 
 
 def test_fields_that_no_event_tells_of_are_for_people() -> None:
