@@ -48,6 +48,8 @@ class Item:
     basis: str | None = None
     """A digest of the source's row that the plan was made for; None for a row that is gone."""
     correction_id: str | None = None
+    key: str | None = None
+    """A digest of its key's bytes."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ def correction_id(link: str, aggregate_id: str, basis_version: int | None, basis
 def event_id(correction: str, run_id: str) -> str:
     """Give its event id: another one in each run, so that no ledger takes a second repair for the first."""
     return str(uuid5(UUID(correction), run_id))
+
+
+def key_digest(key: bytes) -> str:
+    """Give the SHA-256 of a key's bytes."""
+    return hashlib.sha256(key).hexdigest()
 
 
 def content_digest(value: Any) -> str:

@@ -47,6 +47,8 @@ class Terms:
     """Whether a record that deletes can be written."""
     tombstones: bool = True
     """Whether it carries no state."""
+    versioned: bool = False
+    """Whether it carries a version."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Standing:
     """Whether the bytes of its key are known."""
     described: bool = True
     """Whether the source or the log has a state of it."""
+    last_version: int | None = None
+    """The version of that state: the one that a deletion would carry."""
 
 
 def treat(finding: Finding, terms: Terms, standing: Standing) -> Treatment:
@@ -72,7 +76,8 @@ def treat(finding: Finding, terms: Terms, standing: Standing) -> Treatment:
     base = by_finding(finding, terms)
     if not base.writes:
         return base
-    against = _deleting(terms, standing) if base.action is Action.TOMBSTONE else _restating(finding, terms, standing)
+    decide = _deleting if base.action is Action.TOMBSTONE else _restating
+    against = decide(finding, terms, standing)
     if against is None and not standing.key:
         against = _advice("no record of it shows how its key is written: let its owner publish it once")
     if against is None and standing.unread:
@@ -135,23 +140,23 @@ def _restating(finding: Finding, terms: Terms, standing: Standing) -> Treatment 
         return _left(f"moved on: the source is at version {standing.version}, and was at {finding.source_version}")
     if None not in (standing.log_version, standing.version) and standing.log_version > standing.version:  # type: ignore[operator]
         return _left(f"moved on: the log is at version {standing.log_version} already")
-    return _ignored(finding, terms, standing)
+    return _ignored(finding, terms, standing.version)
 
 
-def _ignored(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
-    """Say that the consumer's own check would refuse the source's version, if it would."""
-    theirs, ours = finding.consumer_version, standing.version
+def _ignored(finding: Finding, terms: Terms, ours: int | None) -> Treatment | None:
+    """Say that the consumer's own check would refuse a record's version, if it would."""
+    theirs = finding.consumer_version
     if terms.guard == "none" or theirs is None or ours is None:
         return None
     if ours > theirs or (ours == theirs and terms.guard == "newer-or-equal"):
         return None
     return _advice(
         f"the consumer would ignore it: its copy is at version {theirs} and it takes only what is"
-        f" {'newer' if terms.guard == 'newer' else 'as new or newer'}; the source is at {ours}: correct it by hand"
+        f" {'newer' if terms.guard == 'newer' else 'as new or newer'}; a correction is at {ours}: correct it by hand"
     )
 
 
-def _deleting(terms: Terms, standing: Standing) -> Treatment | None:
+def _deleting(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
     """Say why an aggregate is not deleted, if it is not."""
     if standing.rows:
         return _left("moved on: the source has it again")
@@ -159,7 +164,11 @@ def _deleting(terms: Terms, standing: Standing) -> Treatment | None:
         return _advice("no record can be written that topic.delete takes for a deletion: delete its row by hand")
     if not (terms.tombstones or standing.described):
         return _advice("neither source nor log has a state that a deletion could be made of: delete its row by hand")
-    return None
+    if not terms.versioned:
+        return None
+    if standing.last_version is None:
+        return _advice("neither source nor log has a version that a deletion could carry: delete its row by hand")
+    return _ignored(finding, terms, standing.last_version)
 
 
 def _left_over(finding: Finding, terms: Terms) -> str:

@@ -9,11 +9,16 @@ _WHOLE = re.compile(r"[+-]?\d{1,30}(\.0+)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def is_whole(text: str) -> bool:
+    """Tell whether a version is a plain number."""
+    return _WHOLE.fullmatch(text.strip()) is not None
+
+
 def parse(text: str | None) -> int | None:
     """Give a version as a number that grows as it does; None for what is no version."""
     if text is None:
         return None
-    if _WHOLE.fullmatch(text.strip()):
+    if is_whole(text):
         return int(text.strip().partition(".")[0])
     try:
         at = datetime.fromisoformat(text.strip())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconcile.contract import Topic
-from reconcile.domain.correction import RUN_ID, Action, Correction, Item
+from reconcile.domain.correction import RUN_ID, Action, Correction, Item, key_digest
 from reconcile.domain.version import parse
 from reconcile.repair.json_values import MisfitError
 from reconcile.repair.records import Known, Records
@@ -30,17 +30,20 @@ class Guarded:
 def guarded(
     items: Sequence[Item], rows: Mapping[str, Sequence[SourceRow]], known: Mapping[str, Known], records: Records
 ) -> Guarded:
-    """Give the records of those items whose source is as it was when the plan was made."""
+    """Give the records of those items whose source, and whose key, is as it was when the plan was made."""
     corrections: list[Correction] = []
     dropped: dict[str, str] = {}
     for item in items:
         assert item.aggregate_id is not None
         assert item.correction_id is not None
         of_id = rows.get(item.aggregate_id, ())
+        of_log = known.get(item.aggregate_id)
         reason = moved_on(item, of_id)
-        if reason is None:
+        if reason is None and (of_log is None or key_digest(of_log.key) != item.key):
+            reason = "the log no longer shows the key that it was planned with"
+        if reason is None and of_log is not None:
             try:
-                corrections += records.of(item, known[item.aggregate_id], next(iter(of_id), None))
+                corrections += records.of(item, of_log, next(iter(of_id), None))
             except MisfitError as error:
                 reason = str(error)
         if reason is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
@@ -41,7 +42,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """Write compact JSON, with the digits that numbers have."""
+    """Write compact JSON, with the digits that numbers have; NaN and infinities as `loads` reads them."""
     if isinstance(value, Mapping):
         members = (f"{json.dumps(str(name), ensure_ascii=False)}:{dumps(each)}" for name, each in value.items())
         return f"{{{','.join(members)}}}"
@@ -49,7 +50,7 @@ def dumps(value: Any) -> str:
         return f"[{','.join(map(dumps, value))}]"
     if isinstance(value, Decimal):
         return format(value, "f")
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def type_of(value: Any) -> Type:
@@ -82,6 +83,8 @@ def types(values: Iterable[Any]) -> Types:
 
 def fitted(value: Any, path: Path, seen: Types) -> Any:
     """Give a value in the type that stands at a path in the topic's records; raise MisfitError if it has none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise MisfitError(f"topic.value gives a number at {written(path)} that JSON has no way to write")
     wanted = seen.get(path, frozenset()) - {Type.NULL}
     if value is None or not wanted:
         return value
@@ -101,11 +104,20 @@ def fitted(value: Any, path: Path, seen: Types) -> Any:
 
 
 def put(body: dict[str, Any], path: Path, value: Any) -> None:
-    """Set what stands at a path, with the objects above it."""
+    """Set what stands at a path, with the objects above it; raise MisfitError where something else stands above it."""
     *above, last = path
-    for step in above:
+    for number, step in enumerate(above, 1):
         body = body.setdefault(step, {})
+        if not isinstance(body, dict):
+            raise MisfitError(f"{written(path)} has no place: what stands at {written(path[:number])} is no object")
     body[last] = value
+
+
+def take_out(body: Any, path: Path) -> None:
+    """Remove what stands at a path, if anything does."""
+    above = at(body, path[:-1])
+    if isinstance(above, dict):
+        above.pop(path[-1], None)
 
 
 def at(body: Any, path: Path) -> Any:
@@ -139,7 +151,7 @@ def _text(value: Any) -> str:
 
 def _number(value: Any) -> Any:
     found = loads(value) if isinstance(value, str) else value
-    if type_of(found) not in _NUMBERS:
+    if type_of(found) not in _NUMBERS or not math.isfinite(found):
         raise ValueError("no number")
     return found
 

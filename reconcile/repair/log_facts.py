@@ -41,6 +41,8 @@ class Trace:
     """The type of its newest event with a state; on a patch topic of one that tells of what a correction tells."""
     body: Mapping[str, Any] | None = None
     """What its newest event with a state says."""
+    version_text: str | None = None
+    """Its newest version as the log writes it."""
 
 
 def traces(
@@ -98,11 +100,13 @@ def _trace(rows: list[Any]) -> Trace:
     told = max((row for row in rows if row["told_at"] is not None), key=lambda row: row["told_at"], default=None)
     typed = max((row for row in rows if row["typed_at"] is not None), key=lambda row: row["typed_at"], default=None)
     versions = [row["highest"] for row in rows if row["highest"] is not None]
+    version = str(max(versions)) if versions else newest["version"]
     return Trace(
         last={row[PARTITION]: row["last"] for row in rows},
         key=None if newest["key"] is None else bytes(newest["key"]),
         newest=newest[PARTITION],
-        version=max(versions) if versions else parse(newest["version"]),
+        version=parse(version),
         type=None if typed is None else typed["type"],
         body=None if told is None or told["value"] is None else loads(told["value"]),
+        version_text=version,
     )

@@ -11,14 +11,14 @@ from reconcile.contract_terms import TOMBSTONE
 from reconcile.domain import key as keys
 from reconcile.domain import mapping, plan_rules
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import Action, Correction, Item, correction_id
+from reconcile.domain.correction import Action, Correction, Item, correction_id, key_digest
 from reconcile.domain.finding import Finding
 from reconcile.domain.plan import Caps, LinkPlan
 from reconcile.domain.plan_rules import Standing, Terms, Treatment
 from reconcile.repair import plan_warnings
 from reconcile.repair.json_values import MisfitError, Path, path_of
 from reconcile.repair.log_facts import Trace, of_route, unknown_home
-from reconcile.repair.records import Known, Records, carried, deletion
+from reconcile.repair.records import Known, Records, carried, deletion, versioned_deletion
 from reconcile.repair.topic_form import TopicForm
 from reconcile.repair.values import SourceRow
 
@@ -56,8 +56,8 @@ class World:
     """How far the group has come in the main topic."""
     rows: Mapping[str, Sequence[SourceRow]]
     """The source's rows now."""
-    misread: Callable[[Sequence[Correction]], Sequence[str]] = lambda _: ()
-    """Says what restatements would bring, read as events, that is not what the source says."""
+    misread: Callable[[Sequence[Correction], Sequence[Correction]], Sequence[str]] = lambda *_: ()
+    """Says what restatements and deletions would bring, read as events, that is not what the source says."""
 
 
 def terms(contract: Contract, consumer: Consumer) -> Terms:
@@ -76,6 +76,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
         restates=contract.topic.value is not None,
         deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
         tombstones=contract.topic.delete == TOMBSTONE,
+        versioned=versioned_deletion(contract.topic),
     )
 
 
@@ -126,13 +127,18 @@ def planned(
     return replace(
         plan,
         warnings=(*empty.warnings, *drafting.warnings(plan.corrections)),
-        refused=(*empty.refused, *dict.fromkeys(drafting.problems), *world.misread(drafting.restated)),
+        refused=(
+            *empty.refused,
+            *dict.fromkeys(drafting.problems),
+            *world.misread(drafting.restated, drafting.deleting),
+        ),
     )
 
 
 def known(id_text: str, trace: Trace, key_type: str) -> Known:
     """Give what is known of an aggregate that the plan corrects."""
-    return Known(trace.key if trace.key is not None else keys.encode(id_text, key_type), trace.type, trace.body)
+    key = trace.key if trace.key is not None else keys.encode(id_text, key_type)
+    return Known(key, trace.type, trace.body, trace.version_text)
 
 
 def caps(consumer: Consumer, corrections: int, aggregates: int) -> tuple[str, ...]:
@@ -150,6 +156,7 @@ class _Drafting:
         self._records = Records(contract, world.log.form, run_id, world.route.since)
         self.problems: list[str] = []
         self.restated: list[Correction] = []
+        self.deleting: list[Correction] = []
         for each in contract.consumers if world.route.main else (consumer,):
             if each.isolation == "read_uncommitted":
                 self.problems.append(
@@ -173,6 +180,7 @@ class _Drafting:
             unread=self._unread(trace, home) if home is not None else (),
             key=key is not None,
             described=bool(rows) or trace.body is not None,
+            last_version=rows[0].version if rows else trace.version,
         )
         treatment = plan_rules.treat(finding, self._terms, standing)
         if not treatment.writes or key is None:
@@ -182,7 +190,8 @@ class _Drafting:
             return _item(self._link, finding, treatment)
         row = next(iter(present or rows), None)
         partitions = self._partitions(treatment, trace, home)
-        item = _item(self._link, finding, treatment, self._world.route.topic, partitions, row)
+        place = _Place(self._world.route.topic, partitions, key)
+        item = _item(self._link, finding, treatment, place, row)
         self._tried(item, known(finding.aggregate_id, trace, key_type), row)
         return item
 
@@ -217,6 +226,8 @@ class _Drafting:
             return
         if item.action is Action.RESTATE:
             self.restated += written
+        else:
+            self.deleting += written
 
 
 def _key(id_text: str, trace: Trace, key_type: str, form: TopicForm) -> bytes | None:
@@ -229,15 +240,21 @@ def _key(id_text: str, trace: Trace, key_type: str, form: TopicForm) -> bytes | 
         return None
 
 
+@dataclass(frozen=True)
+class _Place:
+    topic: str
+    partitions: tuple[int, ...]
+    key: bytes
+
+
 def _item(
     link: str,
     finding: Finding,
     treatment: Treatment,
-    topic: str | None = None,
-    partitions: tuple[int, ...] = (),
+    place: _Place | None = None,
     row: SourceRow | None = None,
 ) -> Item:
-    if topic is None or finding.aggregate_id is None:
+    if place is None or finding.aggregate_id is None:
         return Item(link, finding.aggregate_id, treatment.action, finding.cause, treatment.reason)
     version = None if row is None else row.version
     basis = None if row is None or row.gone else row.basis
@@ -247,11 +264,12 @@ def _item(
         action=treatment.action,
         cause=finding.cause,
         reason=treatment.reason,
-        topic=topic,
-        partitions=partitions,
+        topic=place.topic,
+        partitions=place.partitions,
         basis_version=version,
         basis=basis,
         correction_id=correction_id(link, finding.aggregate_id, version, basis),
+        key=key_digest(place.key),
     )
 
 

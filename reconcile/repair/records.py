@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Known:
     """The type of its newest event with a state."""
     body: Mapping[str, Any] | None = None
     """What its newest event with a state says."""
+    version: str | None = None
+    """Its newest version as the log writes it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ class Records:
 
     def of(self, item: Item, known: Known, row: SourceRow | None) -> list[Correction]:
         """Give the records of an item, one for each partition; raise MisfitError where its value does not fit."""
+        try:
+            return self._of(item, known, row)
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON may hold and UTF-8 may not
+            raise MisfitError("topic.value gives a text that is none: it holds half of a character") from None
+
+    def _of(self, item: Item, known: Known, row: SourceRow | None) -> list[Correction]:
         assert item.aggregate_id is not None
         assert item.topic is not None
         assert item.correction_id is not None
@@ -53,7 +62,7 @@ class Records:
         if body is not None:
             self._told(body, event_id, type_)
             value = self.form.codec.write(body)
-        headers = self._headers(item, event_id, type_, row)
+        headers = self._headers(item, event_id, type_, self._version_header(known, row, body))
         return [
             Correction(
                 id=item.correction_id,
@@ -77,7 +86,7 @@ class Records:
         if item.action is Action.TOMBSTONE:
             if topic.delete == TOMBSTONE:
                 return None
-            return _deleted(topic, known, None if row is None else self._of_row(row))
+            return self._deleted(known, row)
         assert row is not None
         return self._of_row(row)
 
@@ -91,9 +100,29 @@ class Records:
         if topic.version is not None and header_name(topic.version) is None:
             path = path_of(topic.version)
             if json_values.at(body, path) is None:
-                if row.version is None:
-                    raise MisfitError(f"neither topic.value nor source.version gives the version at {written(path)}")
-                put(body, path, self._fitted(path, row.version))
+                put(body, path, self._fitted(path, self._number(row, written(path))))
+        return body
+
+    def _number(self, row: SourceRow, place: str) -> int:
+        """Give the version of a row, to stand at a place for which topic.value has no entry."""
+        if row.version is None:
+            raise MisfitError(f"neither topic.value nor source.version gives the version at {place}")
+        if not (row.numbered and self.form.numbered):
+            raise MisfitError(
+                f"the versions at {place} are no plain numbers: only topic.value can say how to write one"
+            )
+        return row.version
+
+    def _deleted(self, known: Known, row: SourceRow | None) -> dict[str, Any]:
+        """Give the aggregate's last state, without what events add, with the test for a deletion made true."""
+        said = known.body if row is None else self._of_row(row)
+        wanted = deletion(self.contract.topic)
+        if said is None or wanted is None:
+            raise MisfitError("no record of it and no row are left that a deletion could be made of")
+        body = {name: copy.deepcopy(value) for name, value in said.items() if not name.startswith("__")}
+        for path in _added(self.contract):
+            json_values.take_out(body, path)
+        put(body, *wanted)
         return body
 
     def _type(self, known: Known, body: dict[str, Any] | None) -> str | None:
@@ -118,11 +147,21 @@ class Records:
     def _fitted(self, path: json_values.Path, value: Any) -> Any:
         return value if self.contract.topic.format == "avro" else fitted(value, path, self.form.types)
 
+    def _version_header(self, known: Known, row: SourceRow | None, body: Mapping[str, Any] | None) -> str | None:
+        """Give the version that a header bears; a tombstone of a row that is gone needs none."""
+        place = self.contract.topic.version
+        if place is None or header_name(place) is None:
+            return None
+        if row is not None:
+            return str(self._number(row, place))
+        if body is not None and known.version is None:
+            raise MisfitError(f"no record of it shows which version {place} has")
+        return None if body is None else known.version
+
     def _headers(
-        self, item: Item, event_id: str, type_: str | None, row: SourceRow | None
+        self, item: Item, event_id: str, type_: str | None, version: str | None
     ) -> tuple[tuple[str, bytes], ...]:
         topic = self.contract.topic
-        version = None if row is None or row.version is None else str(row.version)
         told = [
             (header_name(topic.event_id), event_id),
             (header_name(topic.type), type_),
@@ -130,8 +169,6 @@ class Records:
             (header_name(topic.version), version),
             (self.form.cloud_event_id, event_id),
         ]
-        if topic.version is not None and header_name(topic.version) and version is None and row is not None:
-            raise MisfitError(f"source.version is not there to give {topic.version}")
         assert item.correction_id is not None
         ours = [
             (words.CORRECTION_ID, item.correction_id),
@@ -146,13 +183,7 @@ class Records:
 
 def carried(contract: Contract) -> tuple[str, ...]:
     """Give the entries of topic.value that corrections carry: none that events add to, as that would be added anew."""
-    adds = {
-        path_of(path)
-        for consumer in contract.consumers
-        for field in consumer.fields
-        if field.apply == "add" and field.event is not None
-        for path in mapping.paths(field.event)
-    }
+    adds = _added(contract)
     return tuple(name for name in contract.topic.value or () if path_of(name) not in adds)
 
 
@@ -165,12 +196,20 @@ def deletion(topic: Topic) -> tuple[json_values.Path, Any] | None:
     return mapping.steps(match.group(1)), text[1:-1] if text[0] == "'" else json_values.loads(text.lower())
 
 
-def _deleted(topic: Topic, known: Known, row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Give the aggregate's last state, with the test for a deletion made true."""
-    said = row or known.body
-    wanted = deletion(topic)
-    if said is None or wanted is None:
-        raise MisfitError("no record of it and no row are left that a deletion could be made of")
-    body = {name: value for name, value in said.items() if not name.startswith("__")}
-    put(body, *wanted)
-    return body
+def versioned_deletion(topic: Topic) -> bool:
+    """Tell whether a record that deletes carries a version: a tombstone, and Debezium's `op: d`, have no state."""
+    if topic.version is None or topic.delete == TOMBSTONE:
+        return False
+    told = deletion(topic)
+    return topic.format != "debezium-json" or told is None or told[0] != ("__op",)
+
+
+def _added(contract: Contract) -> set[json_values.Path]:
+    """Give the paths that events add to."""
+    return {
+        path_of(path)
+        for consumer in contract.consumers
+        for field in consumer.fields
+        if field.apply == "add" and field.event is not None
+        for path in mapping.paths(field.event)
+    }

@@ -12,9 +12,10 @@ from reconcile.audit.link_facts import field_rules
 from reconcile.domain.correction import Correction
 from reconcile.gather import row_columns
 from reconcile.gather.avro import AvroSchema
-from reconcile.gather.history_columns import DELETES, ID, READABLE
+from reconcile.gather.history_columns import DELETES, ID, READABLE, VERSION
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.records import Derivation
+from reconcile.repair.records import versioned_deletion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,17 +28,19 @@ _RECORDS = (
 
 @dataclass(frozen=True)
 class Rereading:
-    """Reads corrections of one link beside the source's rows that they were made of."""
+    """Reads corrections of one link as events, restatements beside the source's rows that they were made of."""
 
     reader: LinkReader
     avro: AvroSchema | None
 
-    def problems(self, restated: Sequence[Correction]) -> list[str]:
+    def problems(self, restated: Sequence[Correction], deleting: Sequence[Correction]) -> list[str]:
         """Say what corrections would bring that is not what the source says."""
+        found = self._of_restatements(restated) if restated else []
+        return [*found, *(self._of_deletions(deleting) if deleting else ())]
+
+    def _of_restatements(self, restated: Sequence[Correction]) -> list[str]:
         from pyspark.sql import functions as f
 
-        if not restated:
-            return []
         contract, consumer = self.reader.contract, self.reader.consumer
         source = self.reader.rows[0]
         rules = field_rules(consumer, source.form.fields)
@@ -52,16 +55,19 @@ class Rereading:
         counted = with_rows.agg(
             f.count_if(~f.col(READABLE)),
             f.count_if(f.col(DELETES)),
+            f.count_if(f.col(VERSION).isNull() & f.lit(contract.topic.version is not None)),
             *(f.count_if(each) for each in wrong.values()),
         )
         with self.reader.reading():
-            unreadable, deleting, *differing = (int(each) for each in counted.collect()[0])
+            unreadable, deleting, bare, *differing = (int(each) for each in counted.collect()[0])
         of_all = f"of {len(restated):,} corrections"
         found = []
         if unreadable:
             found.append(f"{unreadable:,} {of_all} could not be read as {contract.topic.format}: see topic.value")
         if deleting:
             found.append(f"{deleting:,} {of_all} would be taken for deletions: topic.value fulfils topic.delete")
+        if bare:
+            found.append(f"{bare:,} {of_all} would carry no version: see topic.version")
         for name, count in zip(wrong, differing, strict=True):
             if count:
                 found.append(
@@ -70,10 +76,35 @@ class Rereading:
                 )
         return found
 
-    def _told(self, restated: Sequence[Correction]) -> DataFrame:
+    def _of_deletions(self, deleting: Sequence[Correction]) -> list[str]:
+        from pyspark.sql import functions as f
+
+        contract, consumer = self.reader.contract, self.reader.consumer
+        versioned = versioned_deletion(contract.topic)
+        adds = [number for number, field in enumerate(consumer.fields) if field.apply == "add"]
+        adding = [f.get(events.TELLS, f.lit(n)) & f.get(events.VALUES, f.lit(n)).isNotNull() for n in adds]
+        counted = self._told(deleting).agg(
+            f.count_if(~(f.col(READABLE) & f.col(DELETES))),
+            f.count_if(f.col(VERSION).isNull() & f.lit(versioned)),
+            *(f.count_if(each) for each in adding),
+        )
+        with self.reader.reading():
+            kept, bare, *added = (int(each) for each in counted.collect()[0])
+        of_all = f"of {len(deleting):,} deletions"
+        found = []
+        if kept:
+            found.append(f"{kept:,} {of_all} would not be taken for one: see topic.delete")
+        if bare:
+            found.append(f"{bare:,} {of_all} would carry no version: see topic.version")
+        for number, count in zip(adds, added, strict=True):
+            if count:
+                found.append(f"{count:,} {of_all} would add to {consumer.fields[number].name}: see its event")
+        return found
+
+    def _told(self, corrections: Sequence[Correction]) -> DataFrame:
         spark, contract, consumer = self.reader.spark, self.reader.contract, self.reader.consumer
         now = datetime.now(UTC)
-        rows = [(each.key, each.value, 0, number, now, list(each.headers)) for number, each in enumerate(restated)]
+        rows = [(each.key, each.value, 0, number, now, list(each.headers)) for number, each in enumerate(corrections)]
         derivation = Derivation.of(contract.topic, avro=self.avro)
         stored = derivation.stored(spark.createDataFrame(rows, _RECORDS))
         read = derivation.told(stored, contract.topic.name)

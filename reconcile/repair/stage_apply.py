@@ -25,7 +25,7 @@ from reconcile.job import Job
 from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.emission import emit
 from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
-from reconcile.repair.records import Records
+from reconcile.repair.records import Known, Records
 from reconcile.repair.stage_plan import MADE_OF, PLAN, planned
 from reconcile.repair.values import SourceValues
 from reconcile.repair.verification import passed
@@ -189,7 +189,10 @@ class _Applying:
         traces = log_facts.traces(history.records(job.spark), asked, topic.ignore_types, telling)
         samples = topic_form.newest(topic.cluster, self.connection.resolve(), topic.name, begins, ends)
         records = Records(contract, topic_form.learned(topic, samples, avro, telling), job.run.id, link.since)
-        known = {id_: planning.known(id_, traces.get(id_, log_facts.Trace()), topic.key.type) for id_ in ids}
+        known: dict[str, Known] = {}
+        for id_ in ids:
+            with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
+                known[id_] = planning.known(id_, traces.get(id_, log_facts.Trace()), topic.key.type)
         consumer = next(each for each in contract.consumers if each.name == link.consumer)
         with open_fence(contract, job.file, job.settings, [link.consumer], timeout=timedelta(0)) as opened:
             for unread in opened.fence.unread:

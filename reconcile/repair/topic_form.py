@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.contract import Topic
 from reconcile.domain.key import rebuilds
+from reconcile.domain.version import is_whole
 from reconcile.gather.avro import AvroSchema
 from reconcile.gather.cluster_client import ClusterClient
 from reconcile.repair import json_values
@@ -54,6 +55,8 @@ class TopicForm:
     """The type that most records with a state have."""
     deleting_type: str | None = None
     """The type that most tombstones have."""
+    numbered: bool = True
+    """Whether its records' versions are plain numbers; so too where none is seen."""
     rebuilds_keys: bool = True
     """Whether encoding an id gives the bytes that the topic's keys have."""
 
@@ -99,6 +102,7 @@ def learned(
     told = [body for _, body in states]
     alike = [(each, body) for each, body in states if not telling or any(tells(body, path) for path in telling)]
     types_of_states = (locate(topic.type, each.headers, body) for each, body in alike)
+    versions = [said for each, body in states if (said := locate(topic.version, each.headers, body)) is not None]
     tombstones = [each for each in samples if each.value is None]
     keys = [each.key for each in samples if each.key is not None]
     return TopicForm(
@@ -112,6 +116,7 @@ def learned(
         ),
         usual_type=_commonest(each for each in types_of_states if each not in topic.ignore_types),
         deleting_type=_commonest(locate(topic.type, each.headers, None) for each in tombstones),
+        numbered=sum(map(is_whole, versions)) * 2 >= len(versions),
         rebuilds_keys=all(rebuilds(key, topic.key.type) for key in keys),
     )
 

@@ -44,7 +44,10 @@ class Codec:
         return found if isinstance(found, dict) else None
 
     def write(self, body: Mapping[str, Any]) -> bytes:
-        """Give an object as a value; raise MisfitError where the schema has no place for it."""
+        """Give an object as a value, for Debezium as a deletion if `__op` says so.
+
+        Raises MisfitError where the schema has no place for it.
+        """
         if self.form == "avro":
             return self._avro(body)
         if self.form == "debezium-json":
@@ -97,8 +100,9 @@ class Codec:
         wrapped = isinstance(whole.get("payload"), dict)
         like: Mapping[str, Any] = whole["payload"] if wrapped else whole
         now = int(time.time() * 1000)
-        after = {name: value for name, value in body.items() if name not in _BESIDE_ROW}
-        said = {"before": None, "after": after, "op": "u", "ts_ms": now}
+        row = {name: value for name, value in body.items() if name not in _BESIDE_ROW}
+        gone = body.get("__op") == "d"
+        said = {"before": row if gone else None, "after": None if gone else row, "op": "d" if gone else "u"}
         # Nothing but what tells where the row lives: our event has no place in the source's log.
         kept = _PLACES | _required(whole.get("schema"))
         source: dict[str, Any] = {
@@ -106,7 +110,7 @@ class Codec:
             for name, value in (like.get("source") or {}).items()
         }
         source |= {"connector": "reconcile", "ts_ms": now}
-        payload = dict.fromkeys(like) | said | {"source": source}
+        payload = dict.fromkeys(like) | said | {"ts_ms": now, "source": source}
         return {**whole, "payload": payload} if wrapped else payload
 
 

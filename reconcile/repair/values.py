@@ -13,7 +13,7 @@ from psycopg2 import sql
 from reconcile.connections import Store
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
 from reconcile.domain.correction import content_digest
-from reconcile.domain.version import parse
+from reconcile.domain.version import is_whole, parse
 from reconcile.gather import canonical_columns, digest, row_columns, spark_store, store_session
 from reconcile.gather.contract_sql import require_whole
 from reconcile.gather.digest import Side
@@ -41,6 +41,8 @@ class SourceRow:
     """Whether the contract counts it as deleted."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """By the entries of topic.value, as JSON."""
+    numbered: bool = True
+    """Whether its version is a plain number, and not an instant."""
 
     @property
     def basis(self) -> str:
@@ -67,7 +69,9 @@ class SourceValues:
     def _row(self, id_text: str, version: str | None, texts: Sequence[str | None]) -> SourceRow:
         gone, *values = (None if each is None else loads(each) for each in texts)
         read = (None if each is None else each[0] for each in values)
-        return SourceRow(id_text, parse(version), bool(gone and gone[0]), dict(zip(self._entries, read, strict=True)))
+        said = dict(zip(self._entries, read, strict=True))
+        numbered = version is None or is_whole(version)
+        return SourceRow(id_text, parse(version), bool(gone and gone[0]), said, numbered)
 
     def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         rows = self.reader.rows[0]

@@ -13,7 +13,15 @@ import yaml
 from reconcile.audit.partitioning import Inference, Router, infer
 from reconcile.contract import Contract
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Action, Correction, correction_id, event_id
+from reconcile.domain.correction import (
+    CORRECTION_ID,
+    RUN_ID,
+    Action,
+    Correction,
+    correction_id,
+    event_id,
+    key_digest,
+)
 from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.domain.plan import LinkPlan
@@ -45,6 +53,9 @@ SAMPLES = [
     Sample(str(n).encode(), json.dumps(BODY).encode(), (("event-id", b"e"), ("event-type", b"UserRenamed")))
     for n in range(6)
 ] + [Sample(b"9", None, (("event-id", b"e"), ("event-type", b"UserClosed")))]
+
+
+SEEN = Trace({HOME: 40}, ID.encode(), HOME, 5, "UserRenamed", BODY)
 
 
 def contract(name: str = "user-account", **changes: Any) -> Contract:
@@ -93,7 +104,7 @@ def world(
 ) -> World:
     """Give a world in which nothing speaks against a correction."""
     told = inference or inferred()
-    seen = trace or Trace({HOME: 40}, ID.encode(), HOME, 5, "UserRenamed", BODY)
+    seen = trace or SEEN
     log = Log(told, Router.of(told, ()), learned(of.topic, SAMPLES, None), compacted, {ID: seen})
     route = Route("user-account" if main else "fix", "t-1", PARTITIONS if main else 3, SINCE, ("audit",), main)
     return World(log, route, SINCE if committed is None else committed, {ID: rows})
@@ -125,6 +136,7 @@ def test_a_correction_is_planned_for_its_home_partition() -> None:
     )
     assert SourceRow(ID, 5, gone=False, values=VALUES).basis == item.basis
     assert correction_id("user-account/login", ID, 5, None) == item.correction_id
+    assert key_digest(ID.encode()) == item.key
     assert (("murmur2",), ("audit",), ()) == (plan.partitioner, plan.readers, plan.refused)
 
 
@@ -232,6 +244,82 @@ def test_a_deletion_by_a_test_makes_it_true() -> None:
     now = world(of, rows=())
     (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
     assert {**BODY, "deleted": True} == json.loads(record.value or b"")
+
+
+def test_a_deletion_carries_the_last_version() -> None:
+    """In its header, as the log writes it: where the row is gone, its newest event tells."""
+    of = contract(topic={"delete": "$.deleted == true", "version": "header:version"}, repair={"deletes": True})
+    now = world(of, rows=(), trace=replace(SEEN, version_text="5"))
+    (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
+    assert b"5" == dict(record.headers)["version"]
+
+
+@pytest.mark.parametrize(("guard", "done"), [("newer", Action.ADVICE), ("newer-or-equal", Action.TOMBSTONE)])
+def test_a_deletion_that_the_consumer_would_ignore_is_an_advice(guard: str, done: Action) -> None:
+    """It carries the last version, and the copy is there already."""
+    of = contract(topic={"delete": "$.deleted == true"}, repair={"deletes": True}, consumer={"guard": guard})
+    orphan = replace(finding(Difference.ORPHAN), consumer_version=5)
+    assert done is planned(of, world(of, rows=()), orphan).items[0].action
+
+
+def test_a_deletion_without_a_version_that_could_be_carried_is_an_advice() -> None:
+    """Neither row nor log has one."""
+    of = contract(topic={"delete": "$.deleted == true"}, repair={"deletes": True})
+    now = world(of, rows=(), trace=replace(SEEN, version=None))
+    assert "a version that a deletion could carry" in planned(of, now, finding(Difference.ORPHAN)).items[0].reason
+
+
+def test_a_deletion_repeats_no_sum() -> None:
+    """What the newest event has added would be added once more; what the log has kept is not changed by it."""
+    of = contract("user-balance", topic={"delete": "$.state.gone == true"}, repair={"deletes": True})
+    body = {"id": ID, "version": 5, "amount": 7, "state": {"gone": False}}
+    now = world(of, rows=(), trace=replace(SEEN, body=body))
+    orphan = replace(finding(Difference.ORPHAN), link="user-balance/billing")
+    (record,) = records(of, now, planned(of, now, orphan))
+    assert {"id": ID, "version": 5, "state": {"gone": True}} == json.loads(record.value or b"")
+    assert {"gone": False} == body["state"]
+
+
+def test_debezium_deletes_by_its_operation() -> None:
+    """A row with `op: u` would bring the aggregate back."""
+    of = contract(topic={"format": "debezium-json", "delete": "$.__op == 'd'"}, repair={"deletes": True})
+    now = world(of, rows=(), trace=replace(SEEN, body={**BODY, "__op": "u", "__source": {}}))
+    (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
+    envelope = json.loads(record.value or b"")
+    assert ("d", BODY, None) == tuple(envelope[name] for name in ("op", "before", "after"))
+
+
+@pytest.mark.parametrize("place", ["$.version", "header:version"])
+@pytest.mark.parametrize(
+    ("numbered", "logged"), [(False, 4), (True, "2026-01-01T00:00:00Z"), (False, "2026-01-01T00Z")]
+)
+def test_an_instant_is_not_written_as_a_number(place: str, numbered: bool, logged: object) -> None:
+    """How a version looks that is no plain number is for topic.value to say."""
+    less = {name: text for name, text in (contract().topic.value or {}).items() if name != "version"}
+    of = contract(topic={"version": place, "value": less})
+    headers = (("event-id", b"e"), ("event-type", b"UserRenamed"), ("version", str(logged).encode()))
+    samples = [Sample(b"1", json.dumps({**BODY, "version": logged}).encode(), headers)]
+    row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less}, numbered=numbered)
+    now = world(of, rows=(row,))
+    now = replace(now, log=replace(now.log, form=learned(of.topic, samples, None)))
+    (reason,) = planned(of, now).refused
+    assert f"the versions at {place} are no plain numbers" in reason
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
+def test_what_json_cannot_hold_is_told(value: object) -> None:
+    """A number or a text that has no way into the topic refuses the plan, and ends nothing."""
+    of = contract()
+    row = SourceRow(ID, 5, gone=False, values={**VALUES, "first_name": value})
+    assert 1 == len(planned(of, world(of, rows=(row,))).refused)
+
+
+def test_a_place_below_what_is_no_object_is_told() -> None:
+    """topic.value gives text where the version should stand in an object."""
+    less = {name: text for name, text in (contract().topic.value or {}).items() if name != "version"}
+    of = contract(topic={"version": "$.first_name.version", "value": less})
+    row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less})
+    assert 1 == len(planned(of, world(of, rows=(row,))).refused)
 
 
 def test_a_deletion_that_only_a_person_understands_is_an_advice() -> None:

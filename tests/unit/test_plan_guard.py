@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import pytest
+import yaml
 
-from reconcile.contract import Topic
+from reconcile.contract import Contract, Topic
 from reconcile.control.correction_state import State
 from reconcile.domain.case import FieldRule, Row
-from reconcile.domain.correction import Action, Correction, Item
-from reconcile.repair.guard import NewerThanBasis, moved_on
+from reconcile.domain.correction import Action, Correction, Item, key_digest
+from reconcile.files import committed
+from reconcile.repair.guard import NewerThanBasis, guarded, moved_on
+from reconcile.repair.records import Known, Records
 from reconcile.repair.stage_apply import awaited
+from reconcile.repair.topic_form import TopicForm
 from reconcile.repair.value_codec import Codec
 from reconcile.repair.values import SourceRow
 from reconcile.repair.verification import Sides, passed, verdict
@@ -72,6 +77,18 @@ def test_a_source_that_moved_on_is_told(rows: list[SourceRow], why: str | None) 
     found = moved_on(ITEM, rows)
     assert (why is None) == (found is None)
     assert why is None or why in (found or "")
+
+
+@pytest.mark.parametrize(("key", "dropped"), [(b"u-1", False), (b'"u-1"', True), (None, True)])
+def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dropped: bool) -> None:
+    """The log may have lost the records that showed it since the plan was made."""
+    contract = Contract.model_validate(yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8")))
+    contract = contract.model_copy(update={"topic": TOPIC.model_copy(update={"value": {"email": "mail"}})})
+    form = TopicForm(Codec("json"), usual_type="Renamed")
+    known = {} if key is None else {"u-1": Known(key)}
+    item = replace(ITEM, correction_id=str(UUID(int=1)), key=key_digest(b"u-1"))
+    found = guarded([item], {"u-1": [ROW]}, known, Records(contract, form, "run-1", {0: 0}))
+    assert (dropped, not dropped) == ("the log no longer shows the key" in str(found.dropped), bool(found.corrections))
 
 
 @pytest.mark.parametrize(("rows", "dropped"), [([], False), ([replace(ROW, gone=True)], False), ([ROW], True)])

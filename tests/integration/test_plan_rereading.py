@@ -1,0 +1,90 @@
+"""Deletions that are told by a state are read once more as the audit reads events, and have to be deletions there."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from reconcile.contract import Contract
+from reconcile.domain.correction import Action, Correction, Item
+from reconcile.gather.link_reader import LinkReader
+from reconcile.repair.records import Known, Records
+from reconcile.repair.rereading import Rereading
+from reconcile.repair.topic_form import Sample, learned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ITEM = Item(
+    "cars/lot", "1", Action.TOMBSTONE, "skipped", "", "cars", (0,), None, None, "00000000-0000-0000-0000-000000000001"
+)
+ROW = {"id": 1, "rev": 4, "plate": "P", "seats": 3}
+ENVELOPE = {"before": None, "after": ROW, "source": {"name": "cars", "lsn": 1}, "op": "u", "ts_ms": 1}
+
+
+class Reader:
+    """What is needed of a link's reader."""
+
+    def __init__(self, spark: SparkSession, contract: Contract) -> None:
+        from reconcile.domain.canonical import CanonicalType, Kind, Layout
+
+        self.spark, self.contract, self.consumer = spark, contract, contract.consumers[0]
+        text = CanonicalType(Kind.TEXT)
+        rows = type("Rows", (), {"form": Layout((text,), None, (text, CanonicalType(Kind.NUMERIC)))})
+        self.rows = (rows, rows)
+        self.reading = nullcontext
+
+
+def contract(**topic: Any) -> Contract:
+    """Give a contract whose topic is told about, with a sum among its fields."""
+    said = {"cluster": "main", "name": "cars", "value": {"id": "id", "plate": "plate"}}
+    fields = [
+        {"name": "plate", "source": "plate", "consumer": "plate", "event": "$.plate"},
+        {"name": "seats", "source": "seats", "consumer": "seats", "event": "$.seats", "apply": "add"},
+    ]
+    lot = {"name": "lot", "group": "lot", "store": "copies", "table": "lot", "id": "car", "fields": fields}
+    source = {"store": "origin", "table": "car", "id": "id", "version": "rev"}
+    data = {"version": 1, "aggregate": "cars", "source": source, "topic": {**said, **topic}, "consumers": [lot]}
+    return Contract.model_validate(data)
+
+
+def deletion(of: Contract, newest: dict[str, Any]) -> Correction:
+    """Write what deletes an aggregate of which the log has this record."""
+    sample = Sample(b"1", json.dumps(newest).encode(), (("rev", b"4"),))
+    form = learned(of.topic, [sample], None)
+    (found,) = Records(of, form, "run-1", {0: 0}).of(
+        ITEM, Known(b"1", None, form.codec.read(sample.value or b""), "4"), None
+    )
+    return found
+
+
+@pytest.mark.parametrize(("topic", "newest"), [
+    ({"delete": "$.gone == true", "version": "$.rev"}, ROW),
+    ({"delete": "$.gone == true", "version": "header:rev"}, ROW),
+    ({"delete": "$.gone == true", "version": "$.rev", "state": "patch"}, ROW),
+    ({"format": "debezium-json", "delete": "$.__op == 'd'", "version": "$.rev"}, ENVELOPE),
+    ({"format": "debezium-json", "delete": "$.__op == 'd'"}, {"schema": {}, "payload": ENVELOPE}),
+    ({"version": "$.rev"}, ROW),
+])  # fmt: skip
+def test_a_deletion_is_read_as_one(spark: SparkSession, topic: dict[str, Any], newest: dict[str, Any]) -> None:
+    """With a version where the topic's deletions have one, and nothing that is added."""
+    of = contract(**topic)
+    assert [] == Rereading(cast("LinkReader", Reader(spark, of)), None).problems([], [deletion(of, newest)])
+
+
+@pytest.mark.parametrize(("topic", "value", "why"), [
+    ({"delete": "$.gone == true", "version": "$.rev"}, ROW, "would not be taken for one"),
+    ({"delete": "$.gone == true", "version": "$.rev"}, {"id": 1, "gone": True}, "would carry no version"),
+    ({"delete": "$.gone == true", "state": "patch"}, {**ROW, "gone": True}, "would add to seats"),
+    ({"delete": "$.__op == 'd'", "format": "debezium-json"}, ENVELOPE, "would not be taken for one"),
+])  # fmt: skip
+def test_a_deletion_that_is_read_otherwise_is_told(
+    spark: SparkSession, topic: dict[str, Any], value: dict[str, Any], why: str
+) -> None:
+    """Before anything is emitted."""
+    made = Correction("c", "e", "cars/lot", "1", "skipped", "cars", 0, b"1", json.dumps(value).encode(), (), None, 0)
+    (said,) = Rereading(cast("LinkReader", Reader(spark, contract(**topic))), None).problems([], [made])
+    assert f"1 of 1 deletions {why}" in said
