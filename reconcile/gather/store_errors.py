@@ -19,7 +19,14 @@ class StoreUnreachableError(UnreachableError):
 
 
 class StoreRefusedError(RefusedError):
-    """Raised when a database refuses the account, or what it may read: correct the connection, or grant the right."""
+    """Raised when a database refuses the account, or what it may read: correct the connection, or grant the right.
+
+    `code` is the SQLSTATE of a statement that it does not take.
+    """
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ContractMismatchError(InvalidFileError):
@@ -65,7 +72,7 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
         if in_snapshot:
             return SnapshotLostError(f"the connection to {store} was lost, and its snapshot with it: {said}; {_AGAIN}")
         return StoreUnreachableError(f"the connection to {store} was lost: {said}; see that it is up, and {_AGAIN}")
-    return StoreRefusedError(f"the store {store} refuses a statement: {said}")
+    return StoreRefusedError(f"the store {store} refuses a statement: {said}", code)
 
 
 def is_lost(error: psycopg2.Error) -> bool:

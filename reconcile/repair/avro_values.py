@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from reconcile.errors import RefusedError
-from reconcile.repair.json_values import ELEMENT, MisfitError, Path, dumps, written
+from reconcile.repair.json_values import ELEMENT, MisfitError, Path, Type, dumps, type_of, written
 
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, EOFError, StopIteration, struct.error),
@@ -87,13 +87,23 @@ def _of_union(value: Any, branches: list[Any], path: Path, named: Mapping[str, A
     if value is None and "null" in branches:
         return None
     failure: MisfitError | None = None
-    for branch in branches:
+    for branch in sorted(branches, key=lambda each: not _of_own_type(value, each, named)):
         if branch != "null":
             try:
                 return _fitted(value, branch, path, named)
             except MisfitError as error:
                 failure = failure or error
     raise failure or _misfit(path, "null")
+
+
+def _of_own_type(value: Any, branch: Any, named: Mapping[str, Any]) -> bool:
+    """Tell whether a branch is of the very type that a value has in JSON, so that nothing is cast."""
+    branch = named.get(branch, branch) if isinstance(branch, str) else branch
+    kind = branch["type"] if isinstance(branch, Mapping) else branch
+    logical = branch.get("logicalType") if isinstance(branch, Mapping) else None
+    if logical is not None:
+        return logical == "decimal" and type_of(value) is Type.NUMBER
+    return kind in _OWN[type_of(value)]
 
 
 def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +173,15 @@ def _local(value: Any) -> Any:
     return value if isinstance(value, int) else datetime.datetime.fromisoformat(value).replace(tzinfo=None)
 
 
+_OWN: Mapping[Type, tuple[str, ...]] = {
+    Type.NULL: ("null",),
+    Type.BOOLEAN: ("boolean",),
+    Type.INTEGER: ("int", "long"),
+    Type.NUMBER: ("float", "double"),
+    Type.STRING: ("string",),
+    Type.OBJECT: ("record", "map"),
+    Type.ARRAY: ("array",),
+}
 _CASTS: Mapping[str, Callable[[Any], Any]] = {
     "null": _null,
     "boolean": _boolean,

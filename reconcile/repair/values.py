@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,14 +20,15 @@ from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.link_rows import PostgresRows
 from reconcile.gather.spark_store import SparkStore
 from reconcile.gather.store_errors import StoreRefusedError
+from reconcile.gather.store_session import StoreSession
 from reconcile.repair.json_values import dumps, loads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _AT_ONCE = 2000
-_QUOTED = re.compile(r"""(?<=: )(["']).*\1""")  # a database tells which value it could not cast
 _TEXT = CanonicalType(Kind.TEXT)
+_OF_THE_TEXT = "42"  # the class of what is wrong with a statement, whatever the rows say
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,26 @@ class SourceValues:
         rows = self.reader.rows[0]
         if not isinstance(rows, PostgresRows):
             return self._by_spark(ids)
-        # An array takes a value of any type, also one that has none yet, such as 'basic'.
-        texts = tuple(f"json_build_array{require_whole(each).string}::text" for each in self._expressions)
-        types = Layout(rows.reading.types.id, rows.reading.types.version, ("text",) * len(texts))
-        form = Layout(rows.reading.form.id, None, (_TEXT,) * len(texts))
-        reading = replace(rows.reading, side=self._side(texts), types=types, form=form, mode=digest.Mode.FULL)
         # In a session of its own: what a value makes of its transaction must not end the run's snapshot.
         with store_session.connect(rows.store.name, rows.store.url) as session:
-            session.import_snapshot(rows.store.snapshot)
-            session.run(sql.SQL(digest.FORMATS))
             try:
-                return session.rows(digest.rows(reading, ids=ids))
+                return _read(session, rows, self._side(self._texts), ids)
             except StoreRefusedError as error:
-                raise StoreRefusedError(f"{_QUOTED.sub('...', str(error))}; see topic.value") from None
+                if error.code is None or error.code.startswith(_OF_THE_TEXT):
+                    raise StoreRefusedError(f"{error}; see topic.value") from None
+                where = self._refused_entry(session, rows, ids)
+                raise StoreRefusedError(
+                    f"the store {rows.store.name} refuses what {where} gives for a row: {_condition(error.code)}"
+                ) from None
+
+    def _refused_entry(self, session: StoreSession, rows: PostgresRows, ids: Sequence[str]) -> str:
+        """Find the expression that the store refuses; what it says of it holds the row's values."""
+        for name, text in zip(("source.deleted", *self._entries), self._texts, strict=True):
+            try:
+                _read(session, rows, self._side((text,)), ids)
+            except StoreRefusedError:
+                return name if name == "source.deleted" else f"topic.value.{name}"
+        return "topic.value"
 
     def _by_spark(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         from pyspark.sql import functions as f
@@ -118,6 +125,11 @@ class SourceValues:
         return Side(source.id, texts, source.table, source.query, source.version)
 
     @property
+    def _texts(self) -> tuple[str, ...]:
+        # An array takes a value of any type, also one that has none yet, such as 'basic'.
+        return tuple(f"json_build_array{require_whole(each).string}::text" for each in self._expressions)
+
+    @property
     def _entries(self) -> tuple[str, ...]:
         return tuple(self.reader.contract.topic.value or ())
 
@@ -127,3 +139,22 @@ class SourceValues:
         contract = self.reader.contract
         deleted = contract.source.deleted or "1 = 0"
         return f"case when (\n{deleted}\n) then 1 else 0 end", *(contract.topic.value or {}).values()
+
+
+def _read(session: StoreSession, rows: PostgresRows, side: Side, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    reading, texts = rows.reading, len(side.fields)
+    types = Layout(reading.types.id, reading.types.version, ("text",) * texts)
+    form = Layout(reading.form.id, None, (_TEXT,) * texts)
+    session.import_snapshot(rows.store.snapshot)
+    session.run(sql.SQL(digest.FORMATS))
+    asked = replace(reading, side=side, types=types, form=form, mode=digest.Mode.FULL)
+    return session.rows(digest.rows(asked, ids=ids))
+
+
+def _condition(code: str) -> str:
+    from psycopg2 import errorcodes
+
+    try:
+        return f"{errorcodes.lookup(code).lower().replace('_', ' ')} (SQLSTATE {code})"
+    except KeyError:
+        return f"SQLSTATE {code}"

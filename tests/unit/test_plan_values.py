@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from reconcile.contract import Topic
 from reconcile.gather.avro import AvroSchema
+from reconcile.repair import avro_values
 from reconcile.repair.json_values import MisfitError, dumps, fitted, loads, types
 from reconcile.repair.topic_form import Sample, learned
 from reconcile.repair.value_codec import Codec
@@ -138,6 +139,25 @@ def test_avro_tells_no_value_of_what_it_cannot_take() -> None:
     with pytest.raises(MisfitError, match="no room") as raised:
         Codec("avro", AVRO, _bare(ROW)).write({**ROW, "balance": Decimal("1.23456")})
     assert "1.23456" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("value", "branches"), [
+    ("7", ["null", "long", "string"]),
+    (7, ["null", "string", "long"]),
+    (True, ["null", "string", "boolean"]),
+    (Decimal("1.5"), ["null", "string", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}]),
+    ([1], ["string", {"type": "array", "items": "long"}]),
+    ({"a": 1}, ["string", {"type": "map", "values": "long"}]),
+    ("2026-01-02", [{"type": "int", "logicalType": "date"}, "string"]),
+])  # fmt: skip
+def test_a_union_takes_the_branch_of_the_values_own_type(value: Any, branches: list[Any]) -> None:
+    """Also where another one stands before it that the value could be cast to."""
+    assert value == avro_values.fitted(value, branches)
+
+
+def test_a_union_without_the_values_own_type_takes_what_it_can_be_cast_to() -> None:
+    """Text that a number is written as."""
+    assert 7 == avro_values.fitted("7", ["null", "long"])
 
 
 def test_avro_that_lacks_a_value_names_it() -> None:

@@ -298,14 +298,39 @@ def racks() -> World:
     return world
 
 
-def test_a_value_that_says_something_else_refuses_the_plan(
-    servers: Servers, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """What a correction would bring is read as an event, and held against the source, before anything is emitted."""
+@pytest.fixture(scope="module")
+def racked(servers: Servers) -> Path:
+    """The contract of the racks, which are there."""
     world = racks()
     servers.make([world])
-    job, _ = Runs(spark, servers.settings, tmp_path_factory.mktemp("racks")).audited(servers.contract(world), "racks")
+    return servers.contract(world)
+
+
+def test_a_value_that_says_something_else_refuses_the_plan(
+    racked: Path, servers: Servers, spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a correction would bring is read as an event, and held against the source, before anything is emitted."""
+    job, _ = Runs(spark, servers.settings, tmp_path).audited(racked, "racks")
     deleting, width, height = pipeline.plan(job).reasons
     assert "1 of 3 corrections would be taken for deletions: topic.value fulfils topic.delete" in deleting
     assert "2 of 3 corrections would bring another width than the source's" in width
     assert "3 of 3 corrections would bring another height than the source's" in height
+
+
+@pytest.mark.parametrize(("text", "condition"), [
+    ("(width * 49123456789)::int", "numeric value out of range (SQLSTATE 22003)"),
+    ("now() at time zone (id || ' at 49123456789')", "invalid parameter value (SQLSTATE 22023)"),
+    ("(id || ' at 49123456789')::int", "invalid text representation (SQLSTATE 22P02)"),
+])  # fmt: skip
+def test_what_the_store_cannot_compute_is_told_without_the_value(
+    racked: Path, servers: Servers, spark: SparkSession, tmp_path: Path, text: str, condition: str
+) -> None:
+    """A database's own message holds the row's values; a plan's file must not."""
+    said = yaml.safe_load(racked.read_text("utf-8"))
+    said["topic"]["value"]["width"] = text
+    contract = racked.with_name("racks-refused.yaml")
+    contract.write_text(yaml.safe_dump(said, sort_keys=False))
+    job, _ = Runs(spark, servers.settings, tmp_path).audited(contract, "racks-refused")
+    (reason,) = pipeline.plan(job).reasons
+    assert f"refuses what topic.value.width gives for a row: {condition}" in reason
+    assert "49123456789" not in reason
