@@ -21,6 +21,7 @@ from reconcile.yamlfile import quoted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from reconcile.control.leases import HeldLease
     from reconcile.gather.link_reader import AskedMode
 
 Say = Callable[[str], None]
@@ -44,6 +45,8 @@ class Job:
     say: Say = lambda _: None
     """Tells people what is being done."""
     spark_session: SparkSession | None = None
+    alone: HeldLease | None = None
+    """The contract's lease, where whoever made the job holds it for all of its stages."""
 
     @property
     def spark(self) -> SparkSession:

@@ -24,6 +24,7 @@ def gather(job: Job) -> None:
     from reconcile import registry
     from reconcile.gather import stage
 
+    registry.require_own(job)
     registry.begin(job, "gather")
     _remember(job)
     stage.gather(job)

@@ -12,6 +12,7 @@ from reconcile.control.runs import link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status
+from reconcile.errors import RefusedError
 from reconcile.job import Job
 from reconcile.manifest import Stage
 from reconcile.report import stored
@@ -27,6 +28,22 @@ def control_of(settings: Settings) -> Iterator[ControlStore | None]:
         return
     with open_control(settings) as control:
         yield control
+
+
+def require_own(job: Job) -> None:
+    """Raise RefusedError if a run is new in its workspace, and the control store has corrections of another so named.
+
+    Those would be taken for this run's own, and nothing would be emitted.
+    """
+    if job.run.manifests():
+        return
+    with control_of(job.settings) as control:
+        links = [job.contract.link(each) for each in job.contract.consumers]
+        if control is not None and any(control.corrections(link, job.run.id) for link in links):
+            raise RefusedError(
+                f"the control store has corrections of another run {job.run.id}, whose files are not in"
+                f" {job.run.folder}: start a run with another id"
+            )
 
 
 def begin(job: Job, stage: Stage) -> None:

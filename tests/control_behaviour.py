@@ -388,6 +388,15 @@ class LeasesBehaviour:
         with pytest.raises(LeaseLostError, match="it expired"):
             control.renew(lease, MINUTE)
 
+    def test_a_lease_is_lost_with_the_one_within_which_it_is_held(self, control: ControlStore) -> None:
+        """Whoever lost a contract writes no corrections of its links either."""
+        with control.lease("outer", "first", MINUTE) as outer, control.lease("x", "first", MINUTE, outer) as inner:
+            assert inner.lease == inner.require()
+            outer._ended("somebody took it")
+            assert inner.lost
+            with pytest.raises(LeaseLostError, match="somebody took it"):
+                inner.require()
+
     def test_leases_of_other_names_are_apart(self, control: ControlStore) -> None:
         """Each name has its own holder."""
         first, second = control.acquire("x", "first", MINUTE), control.acquire("y", "second", MINUTE)

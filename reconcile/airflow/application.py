@@ -8,12 +8,8 @@ Exits 0 when the stages are done, 2 when that is refused as things stand, 75 whe
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +20,13 @@ from reconcile.job import Job
 from reconcile.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from reconcile.control.leases import HeldLease
-    from reconcile.control.store import ControlStore
     from reconcile.gather.link_reader import AskedMode
 
 REFUSED, TRY_LATER = 2, 75
 
-_TTL = timedelta(seconds=60)
-_LOOK_AGAIN = 1.0
-
 
 class UnverifiedError(UnreachableError):
-    """Raised when a group has not come to its corrections yet: verify again later."""
+    """Raised when a copy does not show its corrections yet: verify again later."""
 
 
 @click.command()
@@ -63,6 +54,7 @@ def application(
 ) -> None:
     """Run stages of a run on Spark."""
     from reconcile.contract import load_contract
+    from reconcile.control.alone import alone
     from reconcile.control.store import open_control
     from reconcile.spark import session
     from reconcile.workspace import Workspace
@@ -71,22 +63,24 @@ def application(
     settings = _as_submitted(load_settings(config, workspace))
     with (
         open_control(settings) as control,
-        alone(control, contract.aggregate, run_id, patience) as held,
+        alone(control, contract.aggregate, run_id, patience, _say) as held,
         session(settings, f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
         run = place.run(run_id)
-        job = Job(contract, file, settings, place, run, consumers, ids or None, mode, _say, spark_session=spark)
-        perform(job, stages.split(","), held, approved=approved)
+        asked = ids or None
+        job = Job(contract, file, settings, place, run, consumers, asked, mode, _say, spark_session=spark, alone=held)
+        perform(job, stages.split(","), approved=approved)
 
 
-def perform(job: Job, stages: Sequence[str], held: HeldLease, *, approved: bool) -> None:
+def perform(job: Job, stages: Sequence[str], *, approved: bool) -> None:
     """Run stages until one of them says that no other may follow."""
     from reconcile import pipeline
     from reconcile.report.expectations import unmet
 
     for stage in stages:
-        held.require()
+        if job.alone is not None:
+            job.alone.require()
         _say(f"{job.run.id}: {stage}")
         if stage == "quality":
             if failed := unmet(pipeline.quality(job)):
@@ -98,32 +92,9 @@ def perform(job: Job, stages: Sequence[str], held: HeldLease, *, approved: bool)
             verified = pipeline.verify(job)
             waiting = sum(link["outcomes"].get("unverified", 0) for link in verified["links"])
             if waiting:
-                raise UnverifiedError(f"{waiting:,} corrections are not consumed yet: see that the groups consume")
+                raise UnverifiedError(f"{waiting:,} corrections are not verified yet: see that the groups consume")
         else:
             {"gather": pipeline.gather, "audit": pipeline.audit, "plan": pipeline.plan}[stage](job)
-
-
-@contextmanager
-def alone(control: ControlStore, contract: str, run_id: str, patience: float) -> Iterator[HeldLease]:
-    """Hold the contract, waiting for another run of it, or for an attempt of ours whose task was killed."""
-    from reconcile.control.errors import LeaseHeldError
-
-    holder = f"{run_id} on {socket.gethostname()}, process {os.getpid()}"
-    deadline = time.monotonic() + patience
-    told = False
-    with ExitStack() as stack:
-        while True:
-            try:
-                held = stack.enter_context(control.lease(f"run of {contract}", holder, _TTL))
-                break
-            except LeaseHeldError as error:
-                if time.monotonic() > deadline:
-                    raise
-                if not told:
-                    _say(f"waiting: {error}")
-                    told = True
-            time.sleep(_LOOK_AGAIN)
-        yield held
 
 
 def main() -> None:

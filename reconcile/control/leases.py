@@ -30,19 +30,27 @@ class Lease:
 class HeldLease:
     """A lease that is renewed beside the work that it protects."""
 
-    def __init__(self, lease: Lease, ttl: timedelta, acquired: float) -> None:
+    def __init__(self, lease: Lease, ttl: timedelta, acquired: float, within: HeldLease | None = None) -> None:
         self.lease = lease
+        self._within = within
         self._ttl = ttl.total_seconds()
         self._sure_until = acquired + self._ttl
         self._why: str | None = None
 
     @property
     def lost(self) -> bool:
-        """Whether it was taken away, or could not be renewed in time: then nothing more may be written."""
+        """Whether it was taken away, or could not be renewed in time: then nothing more may be written.
+
+        So too if that happened to the lease within which it is held.
+        """
+        if self._within is not None and self._within.lost:
+            return True
         return self._why is not None or time.monotonic() >= self._sure_until
 
     def require(self) -> Lease:
         """Give the lease; raise LeaseLostError if it was lost."""
+        if self._within is not None:
+            self._within.require()
         if self.lost:
             raise LeaseLostError(self._why or _lost(self.lease, "it could not be renewed in time"))
         return self.lease
@@ -61,13 +69,14 @@ class Leases:
     _database: Database
 
     @contextmanager
-    def lease(self, name: str, holder: str, ttl: timedelta) -> Iterator[HeldLease]:
+    def lease(self, name: str, holder: str, ttl: timedelta, within: HeldLease | None = None) -> Iterator[HeldLease]:
         """Hold a lease for the length of a block, renewed by a thread; `lost` tells when that did not succeed.
 
+        It is lost with the one within which it is held, if there is such a one.
         Raises LeaseHeldError if another has it. One whose holder died is free after the time that it was to last.
         """
         asked = time.monotonic()
-        held = HeldLease(self.acquire(name, holder, ttl), ttl, asked)
+        held = HeldLease(self.acquire(name, holder, ttl), ttl, asked, within)
         over = Event()
         thread = Thread(target=self._keep, args=(held, ttl, over), name=f"lease {name}", daemon=True)
         thread.start()

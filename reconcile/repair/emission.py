@@ -46,21 +46,22 @@ def emit(
     newer: Newer,
     batch: int = 100,
     shard: int = 0,
+    since: Mapping[int, int] | None = None,
     step: Callable[[str], None] = _go_on,
 ) -> Outcome:
     """Emit corrections of a link; after any failure, or a kill, the same call goes on where it stopped.
 
     Those with the same id, for several partitions, go together or not at all. A correction is always given with the
-    same shard and `since`. One that an earlier call was given and this one is not is looked for in the log. Raises
-    UnreachableError where the same call may succeed later, LeaseLostError and EmissionFencedError where another attempt
-    has taken over.
+    same shard and `since`. One that an earlier call was given and this one is not is looked for in the log, from the
+    offset that `since` gives for its partition, or from its beginning. Raises UnreachableError where the same call may
+    succeed later, LeaseLostError and EmissionFencedError where another attempt has taken over.
     """
     _require_fit(corrections, topic, link)
     step("before_intents")
     control.intend(held.require(), (_intent(each, run_id) for each in corrections))
     step("after_intents")
     emission = _Emission(corrections, link, run_id, control, held, step)
-    if starts := emission.starts():
+    if starts := emission.starts(since or {}):
         with (
             closing(ClusterClient(cluster["bootstrap.servers"], cluster)) as client,
             # What an earlier attempt left open ends here, so that the tail then shows all that it committed.
@@ -111,12 +112,12 @@ class _Emission:
         self.strays = frozenset(intended - self.pending.keys())
         """What an earlier attempt was given and this one was not: it may have been emitted."""
 
-    def starts(self) -> dict[int, int]:
-        """Give the offsets from which the log has to be read, by partition."""
+    def starts(self, since: Mapping[int, int]) -> dict[int, int]:
+        """Give the offsets from which the log has to be read, by partition; strays have none but what is given."""
         found: dict[int, int] = {}
         for (_, partition), each in self.pending.items():
             found[partition] = min(each.since, found.get(partition, each.since))
-        return {partition: 0 for _, partition in self.strays} | found
+        return {partition: since.get(partition, 0) for _, partition in self.strays} | found
 
     def settle(self, standing: Mapping[Place, Sequence[int]], there: Container[tuple[int, int]]) -> None:
         """Take out what an earlier attempt committed."""

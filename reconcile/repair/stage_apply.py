@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from typing import Any
 
-from reconcile.control.correction_state import Dropped, State
+from reconcile.control.alone import alone, holder
+from reconcile.control.correction_state import Correction, Dropped, State
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.plan import LinkPlan, Plan
@@ -79,9 +78,10 @@ def apply(job: Job, *, approved: bool) -> dict[str, Any]:
             f"{', '.join(asking)}: the contract asks for approval (repair.approval): review the plan with"
             f" `reconcile plan --run {plan.run_id}`, and say --yes"
         )
-    with open_control(job.settings) as control:
+    with open_control(job.settings) as control, ExitStack() as stack:
+        held = job.alone or stack.enter_context(alone(control, plan.contract, plan.run_id))
         control.begin_run(plan.run_id, plan.contract, plan.contract_digest)
-        applying = _Applying(job, plan, control)
+        applying = _Applying(job, plan, control, held)
         try:
             for link in plan.links:
                 if link.corrections:
@@ -96,8 +96,8 @@ def apply(job: Job, *, approved: bool) -> dict[str, Any]:
 
 
 class _Applying:
-    def __init__(self, job: Job, plan: Plan, control: ControlStore) -> None:
-        self.job, self.plan, self.control = job, plan, control
+    def __init__(self, job: Job, plan: Plan, control: ControlStore, alone: HeldLease) -> None:
+        self.job, self.plan, self.control, self.alone = job, plan, control, alone
         self.dropped: dict[str, dict[str, str]] = {}
         self.connection = gathering.cluster_connection(job)
 
@@ -105,8 +105,7 @@ class _Applying:
         job = self.job
         self._await_others(link)
         job.say(f"{link.link}: emitting {len(link.corrections):,} corrections")
-        holder = f"{job.run.id} on {socket.gethostname()}, process {os.getpid()}"
-        with self.control.lease(link.link, holder, _TTL) as held:
+        with self.control.lease(link.link, holder(job.run.id), _TTL, within=self.alone) as held:
             self._emit(link, held)
 
     def told(self) -> str:
@@ -123,29 +122,10 @@ class _Applying:
 
     def value(self) -> dict[str, Any]:
         """Give what became of each correction."""
-        links = []
-        for link in self.plan.links:
-            records = self.control.corrections(link.link, self.plan.run_id)
-            dropped = dict(self.dropped.get(link.link, {}))
-            dropped |= {each.correction_id: each.reason or "" for each in records if each.state is State.DROPPED}
-            emitted = [
-                {
-                    "correction_id": each.correction_id,
-                    "aggregate_id": each.aggregate_id,
-                    "partition": each.partition,
-                    "offset": each.offset,
-                }
-                for each in records
-                if each.offset is not None
-            ]
-            links.append(
-                {
-                    "link": link.link,
-                    "topic": link.topic,
-                    "emitted": emitted,
-                    "dropped": [{"correction_id": id_, "reason": reason} for id_, reason in sorted(dropped.items())],
-                }
-            )
+        links = [
+            became(link, self.control.corrections(link.link, self.plan.run_id), self.dropped.get(link.link, {}))
+            for link in self.plan.links
+        ]
         return {"run_id": self.plan.run_id, "plan": self.plan.digest, "links": links}
 
     def _emit(self, link: LinkPlan, held: HeldLease) -> None:
@@ -161,6 +141,7 @@ class _Applying:
             control=self.control,
             held=held,
             newer=newer,
+            since=link.since,
         )
         self.dropped[link.link] = dict(may.dropped)
         intended = {
@@ -221,6 +202,21 @@ class _Applying:
                     f"{link.link} builds on {other.group}, which has not come to its corrections within"
                     f" {timeout:.0f} s: see that it consumes, and apply again"
                 )
+
+
+def became(link: LinkPlan, records: Sequence[Correction], dropped: Mapping[str, str]) -> dict[str, Any]:
+    """Give what became of a link's corrections; `dropped` by the guard, unless an earlier attempt had emitted them."""
+    placed = [each for each in records if each.offset is not None]
+    reasons = dict(dropped)
+    reasons |= {each.correction_id: each.reason or "" for each in records if each.state is State.DROPPED}
+    for each in placed:
+        reasons.pop(each.correction_id, None)
+    emitted = [
+        {name: getattr(each, name) for name in ("correction_id", "aggregate_id", "partition", "offset")}
+        for each in placed
+    ]
+    left_out = [{"correction_id": id_, "reason": reason} for id_, reason in sorted(reasons.items())]
+    return {"link": link.link, "topic": link.topic, "emitted": emitted, "dropped": left_out}
 
 
 def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: float) -> bool:

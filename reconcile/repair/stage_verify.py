@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile.audit import link_facts
 from reconcile.audit import stage as auditing
 from reconcile.contract import Consumer
+from reconcile.control.alone import holder
 from reconcile.control.correction_state import PENDING, Correction, State, Verified
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.case import FieldRule, Row
@@ -74,8 +73,7 @@ class _Verifying:
             consumer = next(each for each in job.contract.consumers if each.name == link.consumer)
             job.say(f"{link.link}: verifying {len(pending):,} corrections")
             found = self._verdicts(link, consumer, pending)
-            holder = f"{job.run.id} on {socket.gethostname()}, process {os.getpid()}"
-            with self.control.lease(link.link, holder, _TTL) as held:
+            with self.control.lease(link.link, holder(job.run.id), _TTL) as held:
                 outcomes = [Verified(id_, each.outcome, each.reason) for id_, each in found.items()]
                 self.control.mark_verified(held.require(), job.run.id, outcomes)
         return self._outcomes(link)

@@ -53,7 +53,9 @@ def verdict(item: Item, sides: Sides, rules: Sequence[FieldRule], guard: str) ->
 
 
 def _superseded(why: str, *, agrees: bool) -> Verdict:
-    return Verdict(State.SUPERSEDED, f"{why}, and the copy {'follows' if agrees else 'has yet to follow'}")
+    if agrees:
+        return Verdict(State.SUPERSEDED, f"{why}, and the copy follows")
+    return Verdict(State.UNVERIFIED, f"{why}, and the copy has yet to follow")
 
 
 def _why(copy: Row | None, differing: Sequence[str], basis: int | None, guard: str) -> str:

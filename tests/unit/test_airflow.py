@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from reconcile.airflow.alerts import alerts
-from reconcile.airflow.application import alone
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import not_applied, review
 from reconcile.airflow.submission import arguments, configuration, references
 from reconcile.airflow.wakeup import Wanted, read
 from reconcile.connections import Cluster
+from reconcile.control.alone import alone
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
 from reconcile.errors import RefusedError

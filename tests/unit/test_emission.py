@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from reconcile.control.correction_state import Intent
 from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
 from reconcile.errors import RefusedError
 from reconcile.repair.batches import batches
-from reconcile.repair.emission import emit
+from reconcile.repair.emission import _Emission, emit
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.watch import Watch
 from reconcile.settings import Settings
@@ -165,6 +166,19 @@ def test_nothing_to_emit_is_no_error(tmp_path: Path) -> None:
     with open_control(Settings(workspace=str(tmp_path))) as control, control.lease(link, "me", MINUTE) as held:
         found = emit([], topic="t", link=link, run_id=RUN, cluster={}, control=control, held=held, newer=newer)
     assert Outcome() == found
+
+
+@pytest.mark.parametrize(("since", "start"), [({0: 9, 1: 4}, 9), ({}, 0)])
+def test_what_this_attempt_was_not_given_is_looked_for_from_the_plans_fence(
+    tmp_path: Path, since: dict[int, int], start: int
+) -> None:
+    """And not in all of the log, which may be large."""
+    link = "user-account/login"
+    with open_control(Settings(workspace=str(tmp_path))) as control, control.lease(link, "me", MINUTE) as held:
+        control.begin_run(RUN, "user-account", "c" * 64)
+        control.intend(held.require(), [Intent("c9", link, "a", 3, 0, RUN)])
+        emission = _Emission([], link, RUN, control, held, lambda _: None)
+        assert {0: start} == emission.starts(since)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -11,13 +12,15 @@ import pytest
 import yaml
 
 from reconcile.contract import Contract, Topic
+from reconcile.control.correction_state import Correction as Intended
 from reconcile.control.correction_state import State
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Action, Correction, Item, key_digest
+from reconcile.domain.plan import LinkPlan
 from reconcile.files import committed
 from reconcile.repair.guard import NewerThanBasis, guarded, moved_on
 from reconcile.repair.records import Known, Records
-from reconcile.repair.stage_apply import awaited
+from reconcile.repair.stage_apply import awaited, became
 from reconcile.repair.topic_form import TopicForm
 from reconcile.repair.value_codec import Codec
 from reconcile.repair.values import SourceRow
@@ -144,9 +147,9 @@ def test_a_copy_that_agrees_has_converged() -> None:
 
 
 def test_a_source_that_moved_on_supersedes_a_correction() -> None:
-    """Whether the copy follows already or not."""
+    """If the copy follows; one that does not agree is not repaired, and is looked at again."""
     follows, has_yet_to = (outcome(ITEM, Row(NEW, 6), Row(copy, 5)) for copy in (NEW, OLD))
-    assert (State.SUPERSEDED, State.SUPERSEDED) == (follows[0], has_yet_to[0])
+    assert (State.SUPERSEDED, State.UNVERIFIED) == (follows[0], has_yet_to[0])
     assert (follows[1].endswith("the copy follows"), has_yet_to[1].endswith("has yet to follow")) == (True, True)
 
 
@@ -168,8 +171,29 @@ def test_a_deletion_converges_where_the_row_is_gone() -> None:
 
 
 def test_a_deletion_is_superseded_by_a_row_that_came_back() -> None:
-    """The source has it again."""
-    assert State.SUPERSEDED == outcome(GONE, Row(NEW, 9), Row(NEW, 9))[0]
+    """The source has it again, and the copy agrees with it; until then nobody knows."""
+    found = [outcome(GONE, Row(NEW, 9), copy)[0] for copy in (Row(NEW, 9), Row(OLD, 5), None)]
+    assert [State.SUPERSEDED, State.UNVERIFIED, State.UNVERIFIED] == found
+
+
+def test_a_row_that_the_source_lost_since_is_superseded() -> None:
+    """Once the copy has lost it too."""
+    assert [State.SUPERSEDED, State.UNVERIFIED] == [outcome(ITEM, None, copy)[0] for copy in (None, Row(OLD, 5))]
+
+
+def emitted(id_: str, state: State, offset: int | None) -> Intended:
+    """Give a record as the control store knows it."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Intended(id_, "l", "u-1", 5, 0, "run-1", state, offset, "a newer event" if offset is None else None, at, at)
+
+
+def test_what_an_earlier_attempt_emitted_was_not_dropped() -> None:
+    """Its source has moved on since, so that the guard of the resumed attempt left it out."""
+    link = LinkPlan("l", "c", "g", "t", "id", 1, (), {}, (), approval=True)
+    records = [emitted("c-1", State.EMITTED, 7), emitted("c-2", State.DROPPED, None)]
+    told = became(link, records, {"c-1": "moved on", "c-3": "moved on"})
+    assert [("c-1", 7)] == [(each["correction_id"], each["offset"]) for each in told["emitted"]]
+    assert [("c-2", "a newer event"), ("c-3", "moved on")] == [tuple(each.values()) for each in told["dropped"]]
 
 
 @pytest.mark.parametrize(("committed", "reached"), [({0: 8}, True), ({0: 7}, False), ({0: None}, False)])
