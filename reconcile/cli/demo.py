@@ -21,7 +21,10 @@ CONTRACTS = ("user-account", "user-balance", "user-activity")
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave the world up to look around in.")
 def demo(keep: bool) -> None:
-    """Bring a world up, plant every fault, audit it, hold that against the truth, repair it, take it down."""
+    """Bring a world up, plant every fault, audit it, hold that against the truth, repair it, take it down.
+
+    Exits 1 when a plan is refused, or when more is left than the plans said.
+    """
     from reconcile.lab import world
     from reconcile.lab.demo import FOLDER, RUNS, damaged_world, end
     from reconcile.lab.folder import Lab
@@ -29,7 +32,7 @@ def demo(keep: bool) -> None:
     lab = Lab(FOLDER)
     try:
         damaged_world(say)
-        _audit(lab)
+        unexpected = _audit(lab)
     except BaseException:
         world.down(lab)
         raise
@@ -41,10 +44,12 @@ def demo(keep: bool) -> None:
     else:
         end()
         say("down, and the world is gone")
+    if unexpected:
+        raise click.exceptions.Exit(1)
 
 
-def _audit(lab: Lab) -> None:
-    """Audit every contract, show what was found, and tell the story of the first fault."""
+def _audit(lab: Lab) -> bool:
+    """Audit every contract, tell the story of the first fault, repair; tell whether anything is left unexpectedly."""
     from reconcile import pipeline
     from reconcile.lab import truth
     from reconcile.report import stored
@@ -59,12 +64,12 @@ def _audit(lab: Lab) -> None:
             findings += stored.findings(job.run)
         _show_verdicts(planted, findings)
         _tell(jobs[0], next(row["aggregate_id"] for row in planted if row["fault"] == "zoey-race"))
-        for job in jobs:
-            _repair(lab, job)
+        repaired = [_repaired(lab, job) for job in jobs]
+        return not all(repaired)
 
 
-def _repair(lab: Lab, job: Job) -> None:
-    """Plan, emit, let the services consume, verify; then look once more, and show that only what was told is left."""
+def _repaired(lab: Lab, job: Job) -> bool:
+    """Plan, emit, let the services consume, verify; look once more, and tell whether only what was told is left."""
     from dataclasses import replace
 
     from reconcile import pipeline
@@ -76,10 +81,11 @@ def _repair(lab: Lab, job: Job) -> None:
     made = pipeline.plan(job)
     show_plan(made, limit=8)
     if made.reasons:
-        return
+        return False
     pipeline.apply(job, approved=True)
     consume(lab)
-    show_verified(pipeline.verify(job))
+    verified = pipeline.verify(job)
+    show_verified(verified)
     again = replace(job, run=job.workspace.run(f"{job.run.id}-again"))
     pipeline.gather(again)
     pipeline.audit(again)
@@ -89,6 +95,7 @@ def _repair(lab: Lab, job: Job) -> None:
     left = {each["aggregate_id"] for each in stored.findings(again.run)}
     out = console()
     out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected\n")
+    return left <= told and all(each["outcomes"].keys() <= {"converged"} for each in verified["links"])
 
 
 @contextmanager

@@ -84,6 +84,7 @@ def test_the_demo_shows_every_fault_and_leaves_nothing(folder: Path) -> None:
     done = run("reconcile demo", folder)
     assert 0 == done.returncode, done.stderr
     assert [] == [fault.name for fault in FAULTS if fault.name not in done.stdout]
+    assert ["0"] * 3 == re.findall(r"findings are left, (\d+) of them unexpected", done.stdout)
     assert [] == left_running(folder)
     assert [] == [path for path in folder.rglob("*") if path.is_file()]
 

@@ -1,22 +1,28 @@
-"""One attempt to emit, in a process that dies when it comes to a step for the so many-th time."""
+"""One attempt to emit, in a process that gets a signal when it comes to a step for the so many-th time."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import click
+
+from reconcile import cli
 from reconcile.control.store import open_control
 from reconcile.domain.correction import Correction
 from reconcile.repair.emission import emit
+from reconcile.repair.transaction import Transactions
 from reconcile.settings import Settings
 from tests.integration.emission_world import LINK, leased, newer
 
 _TTL = timedelta(minutes=5)
+_send = Transactions.send
 
 
 def correction(said: dict[str, Any]) -> Correction:
@@ -31,16 +37,27 @@ def written(each: Correction) -> dict[str, Any]:
     return {**vars(each), "key": each.key.decode(), "value": (each.value or b"").decode(), "headers": headers}
 
 
-def main(file: str, step: str, number: str) -> None:
-    """Emit, and die when a step is reached for the so many-th time."""
+def send(self: Transactions, corrections: Sequence[Correction], halfway: Callable[[], None]) -> list[int]:
+    """Write corrections so that the first half of them stands in the log when it is told."""
+
+    def written_halfway() -> None:
+        self._flush(30, [])
+        halfway()
+
+    return _send(self, corrections, written_halfway)
+
+
+def attempt(file: str, step: str, number: str, name: str) -> None:
+    """Emit, and get a signal when a step is reached for the so many-th time."""
     task = json.loads(Path(file).read_text())
     left = int(number)
 
-    def die(name: str) -> None:
+    def interrupt(reached: str) -> None:
         nonlocal left
-        left -= name == step
+        left -= reached == step
         if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[name])
+            time.sleep(60)  # a signal is heard between two steps of the interpreter
 
     settings = Settings.model_validate({"control_store": {"url": task["control"]}})
     with open_control(settings) as control, leased(control, f"attempt {os.getpid()}", _TTL) as held:
@@ -54,9 +71,12 @@ def main(file: str, step: str, number: str) -> None:
             held=held,
             newer=newer,
             batch=task["batch"],
-            step=die,
+            step=interrupt,
         )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    Transactions.send = send  # type: ignore[method-assign]
+    arguments = [click.Argument([each]) for each in ("file", "step", "number", "name")]
+    cli.cli.add_command(click.Command("attempt", callback=attempt, params=[*arguments]))
+    cli.main()

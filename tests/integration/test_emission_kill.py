@@ -73,6 +73,19 @@ def corrections(topic: Topic, run_id: str, many: int = MANY) -> list[Correction]
 
 def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path, step: str, number: int = 1) -> None:
     """Let an attempt die at a step."""
+    assert -signal.SIGKILL == ended(world, wanted, run_id, folder, step, number, signal.SIGKILL)
+
+
+def ended(
+    world: World,
+    wanted: Sequence[Correction],
+    run_id: str,
+    folder: Path,
+    step: str,
+    number: int,
+    by: signal.Signals,
+) -> int:
+    """Let an attempt get a signal at a step; give how it exits."""
     file = folder / "task.json"
     task = {
         "control": f"file:{world.control_url}",
@@ -83,9 +96,11 @@ def killed(world: World, wanted: Sequence[Correction], run_id: str, folder: Path
         "corrections": [written(each) for each in wanted],
     }
     file.write_text(json.dumps(task))
-    command = [sys.executable, "-m", "tests.integration.emission_attempt", str(file), step, str(number)]
-    assert -signal.SIGKILL == subprocess.run(command, check=False, timeout=300).returncode
+    words = ["attempt", str(file), step, str(number), by.name]
+    command = [sys.executable, "-m", "tests.integration.emission_attempt", *words]
+    code = subprocess.run(command, check=False, timeout=300).returncode
     world.end_leases()
+    return code
 
 
 def resumed(control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> Outcome:
@@ -113,9 +128,24 @@ def test_what_is_killed_goes_on(
     world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, step: str
 ) -> None:
     """Wherever the first attempt dies, the second leaves each correction in the log once."""
-    wanted = corrections(topic, run_id)
+    wanted, before = corrections(topic, run_id), topic.ends()
     killed(world, wanted, run_id, tmp_path, step)
+    assert (topic.ends() == before) is (step in ("before_intents", "after_intents"))
     resumed(control, topic, wanted, run_id)
+    assert_once(topic, control, wanted, run_id)
+
+
+@pytest.mark.parametrize("step", ["mid_produce", "after_flush", "before_commit", "after_commit"])
+def test_an_interrupted_attempt_leaves_nothing_open(
+    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, step: str
+) -> None:
+    """Ctrl-C exits 130; what was written in the second batch is taken back or stays, and nobody has to wait for it."""
+    wanted = corrections(topic, run_id)
+    assert 130 == ended(world, wanted, run_id, tmp_path, step, 2, signal.SIGINT)
+    assert topic.ends() == topic.ends(committed_only=True)
+    assert (2 if step == "after_commit" else 1) * BATCH == in_log(topic).total()
+    outcome = resumed(control, topic, wanted, run_id)
+    assert in_log(topic).total() == len(outcome.already) + len(outcome.emitted)
     assert_once(topic, control, wanted, run_id)
 
 
@@ -250,6 +280,30 @@ def test_a_control_store_that_goes_away_is_told(world: World, control: ControlSt
         world.end_leases()
     outcome = resumed(control, topic, wanted, run_id)
     assert (MANY, 0) == (len(outcome.already), len(outcome.emitted))
+    assert_once(topic, control, wanted, run_id)
+
+
+def test_a_control_store_that_goes_away_between_two_batches_is_told(
+    world: World, control: ControlStore, topic: Topic, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is marked already stays so, and what was committed since is found."""
+    wanted = corrections(topic, run_id)
+    monkeypatch.setattr("reconcile.repair.emission._MARKED_TOGETHER", BATCH)
+    steps: list[str] = []
+
+    def stop(name: str) -> None:
+        steps.append(name)
+        if name == "after_commit" and steps.count(name) == 2:
+            world.postgres.down()
+
+    try:
+        with leased(control, "unmarked", timedelta(seconds=10)) as held, pytest.raises(ControlUnreachableError):
+            topic.emit(wanted, run_id, control, held, batch=BATCH, step=stop)
+    finally:
+        world.postgres.up()
+    assert BATCH == sum(each.state is State.EMITTED for each in control.corrections(LINK, run_id))
+    outcome = resumed(control, topic, wanted, run_id)
+    assert (2 * BATCH, BATCH) == (len(outcome.already), len(outcome.emitted))
     assert_once(topic, control, wanted, run_id)
 
 

@@ -18,7 +18,9 @@ from click.testing import CliRunner
 
 from reconcile import pipeline
 from reconcile.cli import cli
-from reconcile.control.errors import LeaseHeldError
+from reconcile.cli import repair as repairing
+from reconcile.control.alone import alone, lease_name
+from reconcile.control.errors import LeaseHeldError, LeaseLostError
 from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID, Action
 from reconcile.domain.plan import Plan
@@ -30,7 +32,7 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import DatabaseTimeoutError, Group
 from reconcile.lab.services.copies import LOGIN, Record
-from reconcile.repair import stage_apply
+from reconcile.repair import stage_apply, stage_plan
 from reconcile.repair.emission import emit
 from reconcile.repair.stage_apply import NotApprovedError, PlanRefusedError
 from tests.integration.runs import Runs, findings
@@ -275,15 +277,48 @@ def test_nothing_is_emitted_without_a_yes(world: World, waiting: Job) -> None:
     assert ends == world.ends()
 
 
-def test_runs_that_overlap_are_fenced(world: World, waiting: Job) -> None:
-    """Only the holder of the link's lease may write."""
+@pytest.mark.parametrize("lease", ["user-account/login", lease_name(ACCOUNT)])
+def test_runs_that_overlap_are_fenced(world: World, waiting: Job, lease: str) -> None:
+    """Only the holder of the contract's lease and of the link's may write."""
     ends = world.ends()
     with (
         open_control(waiting.settings) as control,
-        control.lease("user-account/login", "another", timedelta(seconds=30)),
+        control.lease(lease, "another", timedelta(seconds=30)),
         pytest.raises(LeaseHeldError, match="another holds the lease"),
     ):
         pipeline.apply(waiting, approved=True)
+    assert ends == world.ends()
+
+
+def test_whoever_holds_the_contract_already_is_not_shut_out_by_itself(world: World) -> None:
+    """As Airflow's application does around all stages; a lease that it has lost emits nothing."""
+    job, _ = world.planned(world.contract(), "held", world.edited())
+    ends = world.ends()
+    with open_control(job.settings) as control, alone(control, ACCOUNT, "held") as held:
+        held._ended("another took it over")
+        with pytest.raises(LeaseLostError):
+            pipeline.apply(replace(job, alone=held), approved=True)
+        control.release(held.lease)
+    assert ends == world.ends()
+    with open_control(job.settings) as control, alone(control, ACCOUNT, "held") as held:
+        assert 1 == len(pipeline.apply(replace(job, alone=held), approved=True)["links"][0]["emitted"])
+
+
+def test_findings_that_changed_refuse_the_plan(world: World, waiting: Job) -> None:
+    """What was approved was approved for what was found then."""
+    plan = stage_plan.planned(waiting.run)
+    with pytest.raises(PlanRefusedError, match="the findings of the run were changed"):
+        stage_apply.require_applicable(waiting, replace(plan, made_of={**plan.made_of, "findings": "0" * 64}))
+    with pytest.raises(PlanRefusedError, match="the summary of the run were changed"):
+        stage_apply.require_applicable(waiting, replace(plan, made_of={**plan.made_of, "summary": "0" * 64}))
+
+
+def test_a_no_exits_1_and_emits_nothing(world: World, waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sits at the terminal, and says so."""
+    monkeypatch.setattr(repairing, "at_terminal", lambda: True)
+    ends = world.ends()
+    result = said(world, "apply", "--run", waiting.run.id, answer="n\n")
+    assert (1, True) == (result.exit_code, "nothing was emitted" in result.stderr)
     assert ends == world.ends()
 
 
@@ -400,10 +435,10 @@ def test_the_command_line_repairs_from_the_comparison_on(world: World) -> None:
     assert 0 == said(world, "verify", "--run", "whole").exit_code
 
 
-def said(world: World, *words: str) -> Any:
+def said(world: World, *words: str, answer: str | None = None) -> Any:
     """Call the command line."""
     settings = ("--config", str(world.runs.settings_file), "--workspace", str(world.runs.folder))
-    return CliRunner().invoke(cli, [*words, *settings])
+    return CliRunner().invoke(cli, [*words, *settings], input=answer)
 
 
 def _outcome(verified: dict[str, Any]) -> tuple[dict[str, int], int]:

@@ -100,8 +100,22 @@ def test_every_treatment_has_a_reason(cause: Cause, difference: Difference) -> N
 @pytest.mark.parametrize("cause", Cause)
 def test_a_deletion_needs_its_own_yes(cause: Cause) -> None:
     """Without `deletes: true` no tombstone is planned."""
-    done = action(finding(cause, Difference.ORPHAN), replace(TERMS, deletes=False), GONE)
-    assert done is not Action.TOMBSTONE
+    of = finding(cause, Difference.ORPHAN)
+    done = treat(of, replace(TERMS, deletes=False), GONE)
+    permitted = treat(of, TERMS, GONE)
+    assert done.action is not Action.TOMBSTONE
+    assert ("repair.deletes" in done.reason) is (permitted.action is Action.TOMBSTONE)
+
+
+@pytest.mark.parametrize(("status", "why"), [
+    (Status.INCOMPLETE, "it is not confirmed"),
+    (Status.TOLERATED, "tolerated"),
+    (Status.IN_FLIGHT, "in flight"),
+])  # fmt: skip
+def test_a_finding_that_is_not_confirmed_says_so(status: Status, why: str) -> None:
+    """Nothing is done about it, and the reason is its own."""
+    done = treat(finding(status=status), TERMS, HERE)
+    assert (Action.LEFT, True) == (done.action, why in done.reason)
 
 
 def test_a_source_that_moved_on_is_left_to_its_own_event() -> None:

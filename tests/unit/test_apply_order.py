@@ -1,0 +1,81 @@
+"""Links are repaired one after the other: one that builds on another waits until that has passed its corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from reconcile.contract import Contract
+from reconcile.control.correction_state import Correction, State
+from reconcile.control.leases import HeldLease
+from reconcile.control.store import ControlStore
+from reconcile.domain.plan import LinkPlan
+from reconcile.job import Job
+from reconcile.repair import stage_apply
+from reconcile.repair.stage_apply import StaleGroupError
+from tests.unit.test_plan import LOGIN, PLAN
+from tests.unit.test_plan_drafting import contract
+from tests.unit.test_plan_guard import emitted
+
+SEARCH = replace(
+    LOGIN, link="user-account/search", consumer="search", group="search-service", depends_on=("login-service",)
+)
+
+
+class Control:
+    """A control store in which login's correction stands in partition 4."""
+
+    def lease(self, *_: Any, **__: Any) -> Any:
+        return nullcontext()
+
+    def corrections(self, link: str, _run: str) -> list[Correction]:
+        return [replace(emitted("c-1", State.EMITTED, 7), partition=4)] if link == LOGIN.link else []
+
+
+def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:
+    """Apply both links; give what was done, one after the other."""
+    done: list[str] = []
+
+    def awaited(_: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], _timeout: float) -> bool:
+        done.append(f"waited for {dict(places)}")
+        return passed
+
+    class Applying(stage_apply._Applying):
+        def _emit(self, link: LinkPlan, _held: HeldLease) -> None:
+            done.append(f"emitted {link.consumer}")
+
+    class Cluster:
+        def __init__(self, *_: Any) -> None: ...
+
+        def close(self) -> None: ...
+
+    connection = type("Connection", (), {"resolve": lambda _: {}})()
+    monkeypatch.setattr(stage_apply, "awaited", awaited)
+    monkeypatch.setattr(stage_apply, "Cluster", Cluster)
+    monkeypatch.setattr("reconcile.gather.stage.cluster_connection", lambda _: connection)
+    of: Contract = contract()
+    login = of.consumers[0]
+    of = of.model_copy(update={"consumers": (login.model_copy(update={"name": "search"}), login)})
+    job = type("Job", (), {"contract": of, "say": lambda *_: None, "run": type("Run", (), {"id": "run-1"})})()
+    plan = replace(PLAN, links=(LOGIN, SEARCH))
+    applying = Applying(cast("Job", job), plan, cast("ControlStore", Control()), cast("HeldLease", None))
+    try:
+        for link in plan.links:
+            applying.link(link)
+    except StaleGroupError:
+        done.append("stale")
+    return done
+
+
+def test_a_link_waits_for_those_that_it_builds_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until their group has passed the last of their corrections."""
+    assert ["emitted login", "waited for {4: 7}", "emitted search"] == order(monkeypatch, passed=True)
+
+
+def test_a_link_whose_base_is_stale_is_not_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be built on what is wrong."""
+    assert ["emitted login", "waited for {4: 7}", "stale"] == order(monkeypatch, passed=False)
