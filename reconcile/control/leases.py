@@ -43,9 +43,7 @@ class HeldLease:
 
         So too if that happened to the lease within which it is held.
         """
-        if self._within is not None and self._within.lost:
-            return True
-        return self._why is not None or time.monotonic() >= self._sure_until
+        return self._gone or (self._within is not None and self._within.lost)
 
     def require(self) -> Lease:
         """Give the lease; raise LeaseLostError if it was lost."""
@@ -54,6 +52,10 @@ class HeldLease:
         if self.lost:
             raise LeaseLostError(self._why or _lost(self.lease, "it could not be renewed in time"))
         return self.lease
+
+    @property
+    def _gone(self) -> bool:
+        return self._why is not None or time.monotonic() >= self._sure_until
 
     def _renewed(self, asked: float) -> None:
         # The database counts from an instant after we asked, so that we give up no later than it does.
@@ -85,7 +87,7 @@ class Leases:
         finally:
             over.set()
             thread.join(ttl.total_seconds())
-            if not held.lost:
+            if not held._gone:
                 with suppress(UnreachableError):  # then it expires by itself
                     self.release(held.lease)
 
