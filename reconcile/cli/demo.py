@@ -136,7 +136,8 @@ def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]
 
 def _tell(job: Job, aggregate_id: str) -> None:
     from reconcile.cli.explain import show
+    from reconcile.report.result import hiding_of
     from reconcile.report.stories import stories
 
-    for each in stories(job.run, job.contract, aggregate_id):
+    for each in stories(job.run, hiding_of(job.run, job.contract), aggregate_id):
         show(each)

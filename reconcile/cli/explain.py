@@ -9,12 +9,10 @@ from typing import Any
 
 import click
 
-from reconcile import pipeline
 from reconcile.cli import options
-from reconcile.cli.jobs import run_of
+from reconcile.cli.jobs import run_of, say
 from reconcile.cli.output import print_json
 from reconcile.cli.tables import console, table
-from reconcile.contract import load_contract
 from reconcile.errors import RefusedError
 from reconcile.report.story import Moment, Shown, Story
 from reconcile.settings import load_settings
@@ -37,11 +35,13 @@ def explain(
     as_json: bool,
 ) -> None:
     """Tell what happened to the aggregate ID, as the run RUN_ID saw it: its events, and what became of them."""
+    from reconcile.report.contracts import contract_of
+    from reconcile.report.result import hiding_of
     from reconcile.report.stories import stories
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
-        contract = load_contract(Path(pipeline.requested(run)["contract"]))
-        found = list(stories(run, contract, aggregate_id, consumers, place.spark))
+        concealed = hiding_of(run, contract_of(run))
+        found = list(stories(run, concealed, aggregate_id, consumers, place.spark))
     if not found:
         raise RefusedError(
             f"the run {run_id} did not look closely at {quoted(aggregate_id)}: it agreed, or neither side has it;"
@@ -52,6 +52,8 @@ def explain(
         return
     for each in found:
         show(each)
+    if concealed.note:
+        say(f"reconcile: {concealed.note}")
 
 
 def show(story: Story) -> None:
@@ -84,10 +86,11 @@ def show(story: Story) -> None:
 def _show_sides(story: Story) -> None:
     sides = table("", "source", "copy", wrap=("source", "copy"))
     sides.add_row("version", *(_version(side) for side in (story.source, story.copy)))
-    names = list((story.source or story.copy or Shown(None, {}, 0)).fields)
-    for name in names:
+    # Not by the values: those that are hidden all look alike.
+    apart = {field["name"] for field in (story.finding["fields"] if story.finding is not None else ())}
+    for name in (story.source or story.copy or Shown(None, {}, 0)).fields:
         values = [_cell(side, name) for side in (story.source, story.copy)]
-        sides.add_row(name + (" ≠" if values[0] != values[1] else ""), *values)
+        sides.add_row(name + (" ≠" if name in apart else ""), *values)
     console().print(sides)
 
 

@@ -114,7 +114,8 @@ class _Gathering:
                 "differing": len(differing.buckets),
             }
         form = [{"kind": each.kind, "element": each.element} for each in reader.rows[1].form.fields]
-        self.links[consumer.name] = {"link": link, "consumer": consumer.name, **told, "form": form}
+        fields = [{"name": each.name, "sensitive": each.sensitive} for each in consumer.fields]
+        self.links[consumer.name] = {"link": link, "consumer": consumer.name, **told, "form": form, "fields": fields}
 
     def _evidence(self, history: History) -> None:
         """Read what lies in the failure topics: the log first, then what was parked of it."""

@@ -1,9 +1,9 @@
-"""What a contract keeps from people's eyes, and what a run whose contract has changed keeps from them."""
+"""What is kept from people's eyes: by the contract that a run was made with, and by that contract as it is now."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from reconcile.contract import Contract
 from reconcile.report.story import HIDDEN
 
 _HASHED = re.compile("sha256:[0-9a-f]{16}")
+_UNNAMED = "This run did not keep the names of its fields, so the values in its stories are hidden."
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Hiding:
     """Which fields of each consumer may be shown."""
 
     fields: Mapping[str, tuple[str, ...]]
-    """The names of the fields, in the order in which cases hold their values, by consumer."""
+    """The names of the fields, in the order in which the run's cases hold their values, by consumer."""
     hidden: Mapping[str, frozenset[str]]
     note: str | None = None
 
@@ -28,23 +29,27 @@ class Hiding:
         return {**finding, "fields": [_field(each, hidden) for each in finding["fields"]]}
 
 
-def hiding(contract: Contract | None, digest: str, numbers: Mapping[str, int]) -> Hiding:
-    """Say what may be shown of a run made by the contract of a digest, with so many fields for each consumer.
+def hiding(links: Iterable[Mapping[str, Any]], contract: Contract | None) -> Hiding:
+    """Say what may be shown of a run that gathered these links; `contract` is the run's, as it is now, if it is.
 
-    A contract that has changed since does not tell which value is whose: then values in stories are hidden, all of
-    them, and those in findings by the names that it hides now.
+    A field is hidden that was sensitive then or is now. A run that did not keep the names of its fields cannot tell
+    which value is whose: then values in its stories are hidden, all of them.
     """
-    sensitive = {
-        each.name: frozenset(field.name for field in each.fields if field.sensitive)
+    names: dict[str, tuple[str, ...]] = {}
+    hidden = {
+        each.name: {field.name for field in each.fields if field.sensitive}
         for each in (contract.consumers if contract is not None else ())
     }
-    if contract is not None and contract.digest == digest:
-        names = {each.name: tuple(field.name for field in each.fields) for each in contract.consumers}
-        return Hiding(names, sensitive)
-    generic = {name: tuple(f"field {number + 1}" for number in range(count)) for name, count in numbers.items()}
-    hidden = {name: frozenset(generic[name]) | sensitive.get(name, frozenset()) for name in generic}
-    why = "cannot be read any more" if contract is None else "has changed since"
-    return Hiding(generic, hidden, f"The contract of this run {why}, so the values in its stories are hidden.")
+    unnamed = False
+    for link in links:
+        consumer, fields = link["consumer"], link.get("fields")
+        if fields is None:
+            unnamed = True
+            fields = [{"name": f"field {number + 1}", "sensitive": True} for number in range(len(link["form"]))]
+        names[consumer] = tuple(field["name"] for field in fields)
+        hidden.setdefault(consumer, set()).update(field["name"] for field in fields if field["sensitive"])
+    kept = {consumer: frozenset(some) for consumer, some in hidden.items()}
+    return Hiding(names, kept, _UNNAMED if unnamed else None)
 
 
 def _field(field: dict[str, Any], hidden: frozenset[str]) -> dict[str, Any]:

@@ -75,8 +75,7 @@ def report_of(
 
 def hiding_of(run: Run, contract: Contract | None) -> Hiding:
     """Say what may be shown of a run."""
-    numbers = {each["consumer"]: len(each["form"]) for each in run.json("gathered")["links"]}
-    return hiding(contract, run.json("fence")["contract"], numbers)
+    return hiding(run.json("gathered")["links"], contract)
 
 
 @dataclass(frozen=True)

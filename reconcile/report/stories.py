@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from reconcile.contract import Contract
 from reconcile.report import stored
+from reconcile.report.hiding import Hiding
 from reconcile.report.story import Story, story
 from reconcile.run import Run
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 def stories(
     run: Run,
-    contract: Contract,
+    concealed: Hiding,
     aggregate_id: str,
     consumers: Collection[str] = (),
     spark: SparkSession | None = None,
 ) -> Iterator[Story]:
     """Give the story of an aggregate in each link in which the run looked closely at it."""
-    for consumer in contract.consumers:
-        name = f"cases.{consumer.name}"
-        if (consumers and consumer.name not in consumers) or run.find(name) is None:
+    topic = run.json("fence")["topic"]["name"]
+    for gathered in run.json("gathered")["links"]:
+        link, consumer = gathered["link"], gathered["consumer"]
+        name = f"cases.{consumer}"
+        if (consumers and consumer not in consumers) or run.find(name) is None:
             continue
-        link = contract.link(consumer)
-        fields = [field.name for field in consumer.fields]
-        sensitive = {field.name for field in consumer.fields if field.sensitive}
+        fields, hidden = concealed.fields[consumer], concealed.hidden[consumer]
         for case in stored.rows(run, name, {"id": [aggregate_id]}, spark):
             finding = next(stored.findings(run, links=[link], ids=[aggregate_id], spark=spark), None)
-            yield story(link, contract.topic.name, case, fields, finding, sensitive)
+            shown = None if finding is None else concealed.finding(finding, consumer)
+            yield story(link, topic, case, fields, shown, hidden)

@@ -162,8 +162,15 @@ def made_run(
     exit_code: int | None = None,
     unread: Sequence[dict[str, str]] = (),
     contract: Path | None = None,
+    named: bool = True,
+    ids: Sequence[str] | None = None,
+    consumers: Sequence[str] = (),
 ) -> tuple[Workspace, Run]:
-    """Publish a run that was audited; `contract` is the file that it names."""
+    """Publish a run that was audited.
+
+    `contract` is the file that it names, `named` whether it keeps the names of its fields; `ids` and `consumers` are
+    what it was asked for.
+    """
     place = Workspace(root)
     run = place.run(run_id)
     digest = load_contract(contract).digest if contract is not None else "0" * 64
@@ -178,9 +185,23 @@ def made_run(
         "source": {"store": "user-db"},
         "topic": {"name": TOPIC, "partitions": partitions},
     }
-    form = [{"kind": "text", "element": None}] * len(FIELDS)
-    gathered = {"links": [{"link": LINK, "consumer": "login", "form": form}], "unread": list(unread)}
-    asked = {"contract": str(contract or root / "gone.yaml"), "aggregate": "user-account"}
+    link: dict[str, Any] = {
+        "link": LINK,
+        "consumer": "login",
+        "form": [{"kind": "text", "element": None}] * len(FIELDS),
+    }
+    if named:
+        fields = load_contract(contract).consumers[0].fields if contract is not None else ()
+        told_of = [(each.name, each.sensitive) for each in fields] or [(each, each == "email") for each in FIELDS]
+        link["fields"] = [{"name": name, "sensitive": sensitive} for name, sensitive in told_of]
+    gathered = {"links": [link], "unread": list(unread)}
+    asked = {
+        "contract": str(contract or root / "gone.yaml"),
+        "aggregate": "user-account",
+        "consumers": list(consumers),
+        "ids": None if ids is None else list(ids),
+        "mode": "auto",
+    }
     run.publish_json("request", asked, inputs, stage="request")
     run.publish_json("fence", fence, inputs, stage="gather")
     run.publish_json("gathered", gathered, inputs, stage="gather")

@@ -142,12 +142,12 @@ def test_hashes_of_hidden_values_are_hidden_too(tmp_path: Path) -> None:
     assert [{"name": "email", "source": HIDDEN, "consumer": None}] == told.shown[0].finding["fields"]
 
 
-@pytest.mark.parametrize("change", ["gone", "changed"])
-def test_stories_of_a_contract_that_is_not_the_same_show_no_values(tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("change", ["gone", "changed", "the same"])
+def test_stories_of_a_run_that_did_not_name_its_fields_show_no_values(tmp_path: Path, change: str) -> None:
     """Nobody knows which value was whose."""
     file = contract_file(tmp_path)
-    place, run = made_run(tmp_path / "runs", [finding("u1")], [case("u1")], contract=file)
-    other = None
+    place, run = made_run(tmp_path / "runs", [finding("u1")], [case("u1")], contract=file, named=False)
+    other = None if change == "gone" else load_contract(file)
     if change == "changed":
         other = load_contract(contract_file(tmp_path, CONTRACT.replace("policy: ignore", "policy: block")))
     told = report_of(run, place, Settings(workspace=place.root), other)
@@ -155,7 +155,42 @@ def test_stories_of_a_contract_that_is_not_the_same_show_no_values(tmp_path: Pat
     assert story is not None
     assert "Zoey" not in repr(story)
     assert "example.org" not in repr(story)
-    assert [True] == [note.startswith("The contract of this run") for note in told.notes]
+    assert [True] == [note.startswith("This run did not keep the names of its fields") for note in told.notes]
+
+
+NOW = {
+    "gone": None,
+    "unrelated": CONTRACT.replace("policy: ignore", "policy: block"),
+    "reordered": "\n".join([*(lines := CONTRACT.splitlines())[:-3], lines[-2], lines[-3], lines[-1], ""]),
+    "longer": CONTRACT.replace(
+        "    failure:", "      - {name: city, source: city, consumer: city, event: $.city}\n    failure:"
+    ),
+    "open": CONTRACT.replace(", sensitive: true", ""),
+}
+
+
+@pytest.mark.parametrize("change", NOW)
+def test_stories_keep_the_names_that_their_run_was_made_with(tmp_path: Path, change: str) -> None:
+    """Whatever the contract has become: what was hidden stays hidden, and what was shown is shown under its name."""
+    file = contract_file(tmp_path)
+    place, run = made_run(tmp_path / "runs", [finding("u1")], [case("u1")], contract=file)
+    text = NOW[change]
+    now = None if text is None else load_contract(contract_file(tmp_path, text))
+    told = report_of(run, place, Settings(workspace=place.root), now)
+    assert (1, ()) == (len(told.shown), told.notes)
+    assert told.shown[0].story is not None
+    assert told.shown[0].story.source is not None
+    assert {"display_name": "Zoiee", "email": HIDDEN, "phone": None} == told.shown[0].story.source.fields
+    assert "example.org" not in repr(told)
+
+
+def test_what_became_sensitive_since_is_hidden_too(tmp_path: Path) -> None:
+    """In the stories of runs that were made before, and in what was found."""
+    file = contract_file(tmp_path)
+    place, run = made_run(tmp_path / "runs", [finding("u1")], [case("u1")], contract=file)
+    text = CONTRACT.replace("event: $.display_name}", "event: $.display_name, sensitive: true}")
+    told = report_of(run, place, Settings(workspace=place.root), load_contract(contract_file(tmp_path, text)))
+    assert "Zoiee" not in repr(told.shown)
 
 
 def test_a_run_that_was_not_audited_has_no_report(tmp_path: Path) -> None:
