@@ -37,8 +37,7 @@ def history(
     from reconcile.report.trend import trends
 
     with workspace_of(settings) as place:
-        told, problem = trends(place, settings, agreed.aggregate)
-    notes = (problem,) if problem else ()
+        told, notes = trends(place, settings, agreed.aggregate)
     if html is not None:
         html.write_text("".join(history_html(agreed.aggregate, told, notes)), "utf-8")
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,12 +74,29 @@ def report(
     say(f"written to {files['html']}")
 
 
-def write_report(job: Job) -> str:
-    """Write the report of a job's run; give the path of the rendering that people open."""
+@dataclass(frozen=True)
+class Written:
+    """The rendering of a run that people open, or what kept it from being written."""
+
+    path: str | None
+    failure: Exception | None = None
+
+    def tell(self) -> None:
+        """Say where it is; raise what kept it from being written."""
+        if self.failure is not None:
+            raise self.failure
+        say(f"the report is in {self.path}")
+
+
+def write_report(job: Job) -> Written:
+    """Write the report of a job's run. What goes wrong is given, and not raised: the result is to be told first."""
     from reconcile.report.stage import HTML
 
-    pipeline.report(job.run, job.workspace, job.settings, job.contract)
-    return f"{job.run.folder}/{HTML}"
+    try:
+        pipeline.report(job.run, job.workspace, job.settings, job.contract)
+    except Exception as error:  # noqa: BLE001 - `tell` raises it
+        return Written(None, error)
+    return Written(f"{job.run.folder}/{HTML}")
 
 
 def show(told: Report) -> None:

@@ -83,14 +83,17 @@ def run(
             _show_quality(checked)
         repaired, refused = _repaired(job, checked, yes, as_json) if apply else (None, None)
         report = write_report(job)
+    code = exit_code_with((repaired or told)["exit_code"], len(unmet(checked)))
+    if refused is not None or report.failure is not None:
+        code = repair.REFUSED
     if as_json:
         repair_told = repaired if refused is None else {"refused": str(refused)}
-        _show(job, told | _quality_told(checked) | ({"repair": repair_told} if apply else {}), as_json, report)
-    say(f"the report is in {report}")
+        whole = told | _quality_told(checked) | ({"repair": repair_told} if apply else {}) | {"exit_code": code}
+        _show(job, whole, as_json, report.path)
+    report.tell()
     if refused is not None:
         raise refused
-    code = told["exit_code"] if repaired is None else repaired["exit_code"]
-    context.exit(exit_code_with(code, len(unmet(checked))))
+    context.exit(code)
 
 
 @click.command()

@@ -46,8 +46,7 @@ def report_of(
     compared, quality = _level(summary["exit_code"], links), quality_of(run.json_if_there(QUALITY))
     unmet = len(quality.stopping) if quality is not None else 0
     repairs = Repairs.of(run)
-    told, problem = trends(place, settings, summary["contract"], datetime.fromisoformat(fence["opened_at"]))
-    notes = tuple(each for each in (concealed.note, problem) if each)
+    told, doubts = trends(place, settings, summary["contract"], datetime.fromisoformat(fence["opened_at"]))
     return Report(
         run_id=run.id,
         aggregate=summary["contract"],
@@ -69,7 +68,7 @@ def report_of(
         repair=None if repairs is None else repairs.result(),
         quality=quality,
         trends=told,
-        notes=notes,
+        notes=(*([concealed.note] if concealed.note else []), *doubts),
     )
 
 

@@ -11,6 +11,7 @@ from reconcile.control.findings import Seen
 from reconcile.control.runs import DriftPoint
 from reconcile.control.store import FILE, open_control
 from reconcile.errors import ReconcileError
+from reconcile.manifest import DamagedArtifactError
 from reconcile.report.model import Trend, TrendPoint
 from reconcile.settings import Settings
 from reconcile.workspace import Workspace, needs_spark
@@ -21,31 +22,24 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def trends(
     place: Workspace, settings: Settings, aggregate: str, until: datetime | None = None
-) -> tuple[tuple[Trend, ...], str | None]:
-    """Give drift over time, link by link, up to an instant; and why the control store could not add to it."""
+) -> tuple[tuple[Trend, ...], tuple[str, ...]]:
+    """Give drift over time, link by link, up to an instant; and what could not add to it."""
     points: dict[tuple[str, str], TrendPoint] = {}
-    told, problem = _history(settings, aggregate)
+    told, notes = _history(settings, aggregate)
     for each in told:
         points[each.figures.link, each.run_id] = _of_control(each)
-    for run_id, summary in summaries(place, aggregate):
+    found, damaged = _summaries(place, aggregate)
+    for run_id, summary in found:
         for link, point in _of_summary(run_id, summary):
             points[link, run_id] = _joined(point, points.get((link, run_id)))
+    if damaged:
+        notes = (*notes, f"The trend does without what is damaged: {', '.join(damaged)}.")
     by_link: dict[str, list[TrendPoint]] = {}
     for (link, _), point in points.items():
         if until is None or point.at <= until:
             by_link.setdefault(link, []).append(point)
     ordered = {link: sorted(each, key=lambda point: (point.at, point.run_id))[-MOST:] for link, each in by_link.items()}
-    return tuple(Trend(link, tuple(each)) for link, each in sorted(ordered.items())), problem
-
-
-def summaries(place: Workspace, aggregate: str) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Give the figures of the runs of a contract that are still in the workspace."""
-    for run_id in place.runs():
-        run = place.run(run_id)
-        if run.find("summary") is not None:
-            summary = run.json("summary")
-            if summary["contract"] == aggregate:
-                yield run_id, summary
+    return tuple(Trend(link, tuple(each)) for link, each in sorted(ordered.items())), notes
 
 
 def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str], Seen]:
@@ -69,14 +63,28 @@ def sparkline(numbers: Iterable[int]) -> str:
     return "".join(_BARS[0 if not most else -(-number * (len(_BARS) - 1) // most)] for number in given)
 
 
-def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], str | None]:
+def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tuple[str, ...]]:
     if not _keeps(settings):
-        return [], None
+        return [], ()
     try:
         with open_control(settings) as control:
-            return control.history(aggregate, MOST), None
+            return control.history(aggregate, MOST), ()
     except ReconcileError:
-        return [], "The control store did not answer, so the trend shows only runs that are still in the workspace."
+        return [], ("The control store did not answer, so the trend shows only runs that are still in the workspace.",)
+
+
+def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
+    """Give the figures of the runs of a contract that are still in the workspace, and which runs are damaged."""
+    found, damaged = [], []
+    for run_id in place.runs():
+        try:
+            summary = place.run(run_id).json_if_there("summary")
+        except DamagedArtifactError:
+            damaged.append(run_id)
+            continue
+        if summary is not None and summary["contract"] == aggregate:
+            found.append((run_id, summary))
+    return found, damaged
 
 
 def _keeps(settings: Settings) -> bool:

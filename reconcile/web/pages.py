@@ -131,10 +131,10 @@ class Pages:
 
     def history(self, request: Request, contract: str) -> Response:
         """Show drift over time."""
-        told, problem = trends(self._place, self._settings, contract)
+        told, notes = trends(self._place, self._settings, contract)
         if not told:
             raise HTTPException(404, f"No run of {contract} is known")
-        values = {"aggregate": contract, "trends": told, "notes": (problem,) if problem else ()}
+        values = {"aggregate": contract, "trends": told, "notes": notes}
         return page_of(request, "history.html", f"{contract}: drift over time", values)
 
     def report_file(self, run_id: str) -> Response:

@@ -21,11 +21,11 @@ def test_past_runs_of_the_workspace_are_enough(tmp_path: Path) -> None:
     for number in range(3):
         at = AT - timedelta(days=number)
         place, _ = made_run(tmp_path, [finding(f"u{each}") for each in range(number)], run_id=f"r{number}", at=at)
-    told, problem = trends(place, Settings(workspace=str(tmp_path)), "user-account")
+    told, notes = trends(place, Settings(workspace=str(tmp_path)), "user-account")
     assert [(LINK, [("r2", 2), ("r1", 1), ("r0", 0)])] == [
         (each.link, [(point.run_id, point.drifted) for point in each.points]) for each in told
     ]
-    assert problem is None
+    assert () == notes
     assert not (tmp_path / FILE).exists()
 
 
@@ -37,10 +37,20 @@ def test_a_past_run_does_not_know_what_came_after_it(tmp_path: Path) -> None:
     assert ["now"] == [point.run_id for point in told.trends[0].points]
 
 
+def test_a_damaged_run_is_told_and_left_out(tmp_path: Path) -> None:
+    """Of every report but its own."""
+    made_run(tmp_path, [finding()], run_id="damaged", at=AT - timedelta(days=1))
+    (tmp_path / "damaged" / "summary" / "data.json").unlink()
+    place, run = made_run(tmp_path, run_id="now")
+    told = report_of(run, place, Settings(workspace=str(tmp_path)))
+    assert ["now"] == [point.run_id for point in told.trends[0].points]
+    assert ("The trend does without what is damaged: damaged.",) == told.notes
+
+
 def test_runs_of_other_contracts_do_not_count(tmp_path: Path) -> None:
     """A trend is of one contract."""
     place, _ = made_run(tmp_path)
-    assert ((), None) == trends(place, Settings(workspace=str(tmp_path)), "user-balance")
+    assert ((), ()) == trends(place, Settings(workspace=str(tmp_path)), "user-balance")
 
 
 def test_the_control_store_adds_runs_that_are_gone_and_what_changed(tmp_path: Path) -> None:

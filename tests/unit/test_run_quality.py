@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconcile import pipeline
-from reconcile.cli import cli, repair
+from reconcile.cli import cli, main, repair
 from reconcile.contract import load_contract
 from reconcile.domain.plan import Plan
 from reconcile.job import Job
@@ -175,6 +175,55 @@ def test_json_says_that_apply_was_refused(world: World) -> None:
 def test_json_of_a_run_without_a_gate_says_nothing_of_it(world: World) -> None:
     """No word is better than a wrong one."""
     assert "quality" not in json.loads(world.run("--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("results", "verified", "words", "code"),
+    [
+        ([], None, (), 0),
+        ([expected()], None, ("--quality",), 1),
+        ([expected()], None, ("--quality", "--apply", "--yes"), 2),
+        ([], {"exit_code": 1, "links": []}, ("--apply", "--yes"), 1),
+        ([], {"exit_code": 0, "links": []}, ("--apply", "--yes"), 0),
+    ],
+)
+def test_json_holds_the_code_that_the_process_returns(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    results: list[dict[str, Any]],
+    verified: dict[str, Any] | None,
+    words: tuple[str, ...],
+    code: int,
+) -> None:
+    """Whatever stage it comes from."""
+    world.results = results
+    monkeypatch.setattr(pipeline, "verify", lambda _: verified)
+    monkeypatch.setattr(repair, "emitted", lambda *_: {})
+    assert (code, code) == returned(world, monkeypatch, capsys, *words)
+
+
+def test_a_report_that_fails_does_not_swallow_the_result(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was found, and emitted, is printed; what went wrong is said after it."""
+
+    def failing(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(pipeline, "report", failing)
+    assert (2, 2) == returned(world, monkeypatch, capsys, "--apply", "--yes")
+
+
+def returned(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, int]:
+    """Give the exit code of `reconcile run --json`, and the one that it prints."""
+    monkeypatch.setattr("sys.argv", ["reconcile", "run", str(world.file), "--json", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, json.loads(capsys.readouterr().out)["exit_code"]
 
 
 def test_a_plan_is_refused_where_expectations_failed(tmp_path: Path) -> None:
