@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from reconcile.control.findings import Sighting
-from reconcile.control.runs import link_figures
+from reconcile.control.runs import LinkFigures, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status
@@ -72,7 +72,7 @@ def audited(job: Job, told: dict[str, Any]) -> dict[str, Any]:
             name = link["link"]
             drift = control.record_findings(job.run.id, name, _sightings(job, name), complete=True, scope=job.ids)
             over_time[name] = asdict(drift)
-        figures = [link_figures(each) for each in told["links"]]
+        figures = _figures(job, told)
         control.end_run(job.run.id, "audit", complete=told["complete"], exit_code=told["exit_code"], links=figures)
     return over_time
 
@@ -81,9 +81,14 @@ def verified(job: Job, told: dict[str, Any], exit_code: int) -> None:
     """Write down how a run ended that was repaired."""
     with control_of(job.settings) as control:
         if control is not None:
-            figures = [link_figures(each) for each in told["links"]]
+            figures = _figures(job, told)
             control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
             control.end_run(job.run.id, "verify", complete=told["complete"], exit_code=exit_code, links=figures)
+
+
+def _figures(job: Job, told: dict[str, Any]) -> list[LinkFigures]:
+    asked = None if job.ids is None else len(set(job.ids))
+    return [link_figures({**each, "asked": asked}) for each in told["links"]]
 
 
 def _sightings(job: Job, link: str) -> Iterator[Sighting]:

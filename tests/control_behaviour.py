@@ -182,6 +182,15 @@ class RunsBehaviour:
         """What a run's summary says beside them is left out."""
         assert figures() == link_figures({**vars(figures()), "latent": 3})
 
+    def test_history_leaves_out_runs_of_some_aggregates(self, control: ControlStore) -> None:
+        """However many there are: what they compared is no whole."""
+        begin(control, "whole", "r1", "r2")
+        for run_id, asked in (("whole", None), ("r1", 3), ("r2", 1)):
+            links = [replace(figures(), asked=asked)]
+            control.end_run(run_id, "audit", complete=True, exit_code=1, links=links)
+        assert ["whole"] == [each.run_id for each in control.history("user-account", limit=1)]
+        assert [1, 3, None] == [each.links[0].asked for each in control.runs("user-account")]
+
     def test_history_tells_drift_run_by_run(self, control: ControlStore) -> None:
         """Oldest first, link by link; runs that have not ended are left out."""
         begin(control, "r1", "r2", "r3")

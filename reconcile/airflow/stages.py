@@ -39,11 +39,13 @@ def told(asked: Asked) -> dict[str, Any]:
     """
     from reconcile import pipeline
     from reconcile.report.contracts import contract_of
+    from reconcile.report.expectations import exit_code_with, unmet
 
     with installation().run(asked.run_id) as (place, run, settings):
         summary = run.json("summary")
         report = pipeline.report(run, place, settings, contract_of(run))
-        known = alerts(summary, *(run.json_if_there(name) for name in ("quality", "plan", "verified")))
+        quality, plan, verified = (run.json_if_there(name) for name in ("quality", "plan", "verified"))
+        known = alerts(summary, quality, plan, verified)
         links = [
             {name: each[name] for name in ("link", "settled", "compared", "agreeing", "drifted", "latent", "in_flight")}
             for each in summary["links"]
@@ -53,9 +55,9 @@ def told(asked: Asked) -> dict[str, Any]:
             "contract": summary["contract"],
             "verdict": report.verdict,
             "complete": summary["complete"],
-            "exit_code": report.exit_code,
+            "exit_code": exit_code_with(summary["exit_code"], len(unmet(quality))),
             "links": links,
-            "repair": _repair(run.json_if_there("verified")),
+            "repair": _repair(verified),
             "alerts": [{"kind": each.kind, "message": each.message} for each in known],
         }
 

@@ -199,6 +199,6 @@ def _show(job: Job, told: dict[str, Any], as_json: bool, report: str | None = No
         folder = job.run.folder
         print_json({"run_id": job.run.id, **told, "artifacts": {"report": report, "findings": f"{folder}/findings"}})
     else:
-        show_summary(job.run.id, told)
+        show_summary(job.run.id, told, None if job.ids is None else len(set(job.ids)))
     for unread in told["unread"]:
         say(f"reconcile: {unread['link']}: {unread['message']}")

@@ -32,8 +32,8 @@ def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
     return made
 
 
-def show_summary(run_id: str, told: dict[str, Any]) -> None:
-    """Show a run's figures: a line for each link, then the causes."""
+def show_summary(run_id: str, told: dict[str, Any], asked: int | None = None) -> None:
+    """Show a run's figures: a line for each link, then the causes; `asked` is of how many aggregates, None of all."""
     out = console()
     numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
     links = table("link", *numbers, "settled", right=numbers)
@@ -57,6 +57,8 @@ def show_summary(run_id: str, told: dict[str, Any]) -> None:
         if (before := each.get("over_time")) and any(before[name] for name in ("opened", "returned", "closed")):
             counts = f"{before['opened']:,} new, {before['returned']:,} came back, {before['closed']:,} gone"
             out.print(f"{each['link']}: {counts} since the runs before")
+    if asked is not None:
+        out.print(f"Only {asked:,} {'aggregate was' if asked == 1 else 'aggregates were'} asked for.")
     out.print(_verdict(run_id, told))
 
 

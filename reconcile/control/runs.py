@@ -29,6 +29,8 @@ class LinkFigures:
     by_cause: Mapping[str, int]
     by_difference: Mapping[str, int]
     in_flight: int
+    asked: int | None = None
+    """How many aggregates it was asked for; None for all."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class DriftPoint:
 
 def link_figures(data: Mapping[str, Any]) -> LinkFigures:
     """Take a link's figures out of data that may say more."""
-    return LinkFigures(**{each.name: data[each.name] for each in fields(LinkFigures)})
+    return LinkFigures(**{each.name: data[each.name] for each in fields(LinkFigures) if each.name in data})
 
 
 class Runs:
@@ -133,8 +135,12 @@ class Runs:
             return _record(begun(connection, run_id))
 
     def history(self, contract: str, limit: int = 50) -> list[DriftPoint]:
-        """Give what the last runs of a contract that ended found, link by link, oldest first."""
-        statement = select(run).where(run.c.contract == contract, run.c.ended_at.is_not(None))
+        """Give what the last runs of a contract that ended found, link by link, oldest first.
+
+        Runs that were asked for some aggregates alone are left out.
+        """
+        of_all = run.c.links[(0, "asked")].as_integer().is_(None)
+        statement = select(run).where(run.c.contract == contract, run.c.ended_at.is_not(None), of_all)
         statement = statement.order_by(run.c.started_at.desc(), run.c.id.desc()).limit(limit)
         with self._database.reading() as connection:
             records = [_record(row) for row in connection.execute(statement)][::-1]

@@ -9,7 +9,7 @@ from reconcile.errors import RefusedError
 from reconcile.report.model import Expectation, Level, Quality
 
 QUALITY = "quality"
-AGREEING = (Level.AGREES, Level.TOLERATED)
+AGREEING = (Level.AGREES, Level.TOLERATED, Level.REPAIRED)
 _RESULT = "findings"
 """The suite that holds the result itself against the contract: drift is told as drift, and is what repair is for."""
 

@@ -21,6 +21,8 @@ class Level(StrEnum):
     """Some drift, and no more than the contract accepts."""
     UNMET = "unmet"
     """No drift beyond that, and an expectation failed that keeps the run from being repaired."""
+    REPAIRED = "repaired"
+    """There was drift, and corrections ended all of it."""
     DRIFT = "drift"
     UNKNOWN = "unknown"
     """Something that had to be read could not be read."""
@@ -107,10 +109,14 @@ class LinkResult:
     latent: int
     tolerated: int
     in_flight: int
+    beyond_tolerance: bool
+    """Whether more had drifted than the contract accepts, when it was compared."""
     by_cause: tuple[Count, ...]
     by_difference: tuple[Count, ...]
     oldest: datetime | None
     """Since when its oldest confirmed drift stands, as far as that is known."""
+    left: int | None = None
+    """How many of those that had drifted still differ after the repair; None as long as none was verified."""
     message: str | None = None
     """Why it could not be read."""
 
@@ -213,6 +219,16 @@ class Quality:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a run was asked for, where that was not all."""
+
+    ids: int | None
+    """How many aggregates; None for all."""
+    consumers: tuple[str, ...]
+    """Empty for all."""
+
+
+@dataclass(frozen=True)
 class Report:
     """All that is told of one run."""
 
@@ -227,7 +243,10 @@ class Report:
     verdict: str
     """What it comes to, in one sentence."""
     exit_code: int
+    """As the run returns it: after a repair, what the verification makes of it."""
     complete: bool
+    asked: Asked | None
+    """None for a run of all aggregates of all copies."""
     links: tuple[LinkResult, ...]
     flows: tuple[Flow, ...]
     ages: tuple[Count, ...]

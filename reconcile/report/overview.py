@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reconcile.manifest import DamagedArtifactError
+from reconcile.report.asked import asked_of
 from reconcile.report.expectations import QUALITY, exit_code_with, level_with, unmet
 from reconcile.report.model import Level
+from reconcile.report.repairs import VERIFIED
 from reconcile.workspace import Workspace
 
 _LEVELS = (Level.AGREES, Level.DRIFT, Level.UNKNOWN)
@@ -27,6 +29,8 @@ class RunLine:
     latent: int | None = None
     exit_code: int | None = None
     level: Level | None = None
+    asked: int | None = None
+    """How many aggregates it was asked for; None for all."""
 
 
 def newest(place: Workspace, limit: int, offset: int = 0) -> tuple[list[RunLine], int]:
@@ -42,6 +46,7 @@ def overview(place: Workspace, run_id: str) -> RunLine:
     try:
         manifests = run.manifests()
         told = run.json("summary") if any(each.name == "summary" for each in manifests) else None
+        ended = run.json_if_there(VERIFIED)
         failed = len(unmet(run.json_if_there(QUALITY)))
     except DamagedArtifactError:
         return RunLine(run_id, None, "damaged")
@@ -52,10 +57,14 @@ def overview(place: Workspace, run_id: str) -> RunLine:
     compared, drifted, latent = (
         sum(each[name] for each in told["links"]) for name in ("compared", "drifted", "latent")
     )
-    code, level = told["exit_code"], level_with(_LEVELS[told["exit_code"]], failed)
+    code = (ended or told)["exit_code"]
+    repaired = ended is not None and drifted and not any(each["left"] for each in ended["links"])
+    level = Level.REPAIRED if repaired and code == 0 else _LEVELS[code]
+    asked, code = asked_of(run), exit_code_with(code, failed)
     return RunLine(
-        run_id, began, last, told["contract"], compared, drifted, latent, exit_code_with(code, failed), level
-    )
+        run_id, began, last, told["contract"], compared, drifted, latent, code, level_with(level, failed),
+        None if asked is None else asked.ids,
+    )  # fmt: skip
 
 
 def _began(place: Workspace, run_id: str) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from reconcile.report.model import Level, LinkResult, Report
+from reconcile.report.model import Asked, Level, LinkResult, Report
 
 _Sample = tuple[dict[str, str], float]
 
@@ -20,22 +20,34 @@ def prometheus(report: Report) -> str:
             lines.append(f"# TYPE reconcile_{name} gauge")
             lines.extend(_line(f"reconcile_{name}", labels, value) for labels, value in samples)
 
-    contract = {"contract": report.aggregate}
+    # Series of their own: what was compared in part is nothing that the figures of whole runs go on with.
+    part = _part(report.asked)
+    contract = {"contract": report.aggregate, **part}
+
+    def of(link: LinkResult) -> dict[str, str]:
+        return {"link": link.link, **(part if part.get("part") == "ids" else {})}
+
     gauge("run_exit_code", _EXIT_CODE, [(contract, report.exit_code)])
     gauge("run_complete", "Whether all that had to be read was read.", [(contract, int(report.complete))])
     gauge("run_timestamp_seconds", "When the copies were compared.", [(contract, report.closed_at.timestamp())])
     for name, about in _FIGURES.items():
-        gauge(name, about, [({"link": each.link}, getattr(each, name)) for each in read])
-    gauge("settled", "Whether the group had caught up.", [({"link": each.link}, int(each.settled)) for each in read])
-    gauge("readable", "Whether the link could be read.", [(_link(each), int(each in read)) for each in report.links])
-    gauge("findings", "Findings by cause.", list(_by_cause(read)))
+        gauge(name, about, [(of(each), getattr(each, name)) for each in read])
+    gauge("settled", "Whether the group had caught up.", [(of(each), int(each.settled)) for each in read])
+    gauge("readable", "Whether the link could be read.", [(of(each), int(each in read)) for each in report.links])
+    causes = [({**of(link), "cause": each.name}, each.number) for link in read for each in link.by_cause]
+    gauge("findings", "Findings by cause.", causes)
     gauge(
         "hop_findings",
         "Findings of all links by the hop at which they broke.",
         [({**contract, "hop": each or "unknown"}, _at(report, each)) for each in dict.fromkeys(_hops(report))],
     )
-    oldest = [({"link": each.link}, each.oldest.timestamp()) for each in read if each.oldest is not None]
+    oldest = [(of(each), each.oldest.timestamp()) for each in read if each.oldest is not None]
     gauge("oldest_drift_timestamp_seconds", "Since when the oldest drift stands.", oldest)
+    states = {each.link: each.states for each in (report.repair.links if report.repair is not None else ())}
+    ended = [({**of(link), "outcome": each.name}, each.number) for link in read for each in states.get(link.link, ())]
+    gauge("corrections", "Corrections by what became of them.", ended)
+    left = [(of(each), each.left) for each in read if each.left is not None]
+    gauge("left", "Aggregates that had drifted and still differ after the repair.", left)
     if (quality := report.quality) is not None:
         gauge("expectations", "Expectations that were checked.", [(contract, quality.total)])
         gauge("expectations_failed", "Those that were not met.", [(contract, len(quality.failed))])
@@ -54,10 +66,10 @@ _FIGURES = {
 }
 
 
-def _by_cause(links: Sequence[LinkResult]) -> Iterator[_Sample]:
-    for link in links:
-        for each in link.by_cause:
-            yield {"link": link.link, "cause": each.name}, each.number
+def _part(asked: Asked | None) -> dict[str, str]:
+    if asked is None:
+        return {}
+    return {"part": "consumers" if asked.ids is None else "ids"}
 
 
 def _hops(report: Report) -> list[str | None]:
@@ -66,10 +78,6 @@ def _hops(report: Report) -> list[str | None]:
 
 def _at(report: Report, hop: str | None) -> int:
     return sum(each.number for each in report.flows if each.hop == hop)
-
-
-def _link(each: LinkResult) -> dict[str, str]:
-    return {"link": each.link}
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:

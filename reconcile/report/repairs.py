@@ -22,7 +22,8 @@ class Repairs:
     states: Mapping[str, tuple[str, str | None]]
     """State and reason by the correction's id."""
     applied: bool
-    verified: bool
+    verified: Mapping[str, Any] | None
+    """What was seen of the corrections; None as long as nobody has looked."""
 
     @classmethod
     def of(cls, run: Run) -> Repairs | None:
@@ -31,12 +32,12 @@ class Repairs:
         if plan is None:
             return None
         states = _of_applied(applied) | _of_verified(verified)
-        return cls(plan, states, applied is not None, verified is not None)
+        return cls(plan, states, applied is not None, verified)
 
     def result(self) -> RepairResult:
         """Give what it comes to."""
         links = tuple(self._link(each) for each in self.plan["links"])
-        return RepairResult(self.applied, self.verified, tuple(self.plan["refused"]), links)
+        return RepairResult(self.applied, self.verified is not None, tuple(self.plan["refused"]), links)
 
     def items(self) -> Iterator[dict[str, Any]]:
         """Give the items of the plan in their order."""

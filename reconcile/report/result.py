@@ -12,13 +12,15 @@ from reconcile.control.findings import Seen
 from reconcile.domain.finding import SCHEMA_VERSION
 from reconcile.report import stored
 from reconcile.report.ages import age
-from reconcile.report.expectations import AGREEING, QUALITY, exit_code_with, level_with, quality_of
+from reconcile.report.asked import asked_of
+from reconcile.report.expectations import QUALITY, exit_code_with, level_with, quality_of
 from reconcile.report.hiding import Hiding, hiding
-from reconcile.report.model import Count, Known, Level, LinkResult, Report, Shown
+from reconcile.report.model import Known, Report, Shown
 from reconcile.report.repairs import Repairs
 from reconcile.report.story import Story, story
 from reconcile.report.tally import COLUMNS, Tally
 from reconcile.report.trend import known, trends
+from reconcile.report.verdict import consumer_of, level_of, links_of, verdict
 from reconcile.run import Run
 from reconcile.settings import Settings
 from reconcile.workspace import Workspace
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHOWN = 500
-_EXIT_LEVEL = {0: Level.AGREES, 1: Level.DRIFT, 2: Level.UNKNOWN}
 
 
 def report_of(
@@ -42,22 +43,27 @@ def report_of(
     closed_at = datetime.fromisoformat(fence["closed_at"])
     tally = Tally(fence["topic"]["name"], len(fence["topic"]["partitions"]), closed_at, shown)
     tally.add_all(stored.tuples(run, "findings", COLUMNS, place.spark))
-    links = _links(summary, tally.oldest)
-    compared, quality = _level(summary["exit_code"], links), quality_of(run.json_if_there(QUALITY))
+    repairs, asked = Repairs.of(run), asked_of(run)
+    ended = repairs.verified if repairs is not None else None
+    links = links_of(summary, tally.oldest, ended)
+    code = (ended or summary)["exit_code"]
+    level, quality = level_of(code, links), quality_of(run.json_if_there(QUALITY))
     unmet = len(quality.stopping) if quality is not None else 0
-    repairs = Repairs.of(run)
-    told, doubts = trends(place, settings, summary["contract"], datetime.fromisoformat(fence["opened_at"]))
+    opened_at = datetime.fromisoformat(fence["opened_at"])
+    whole = asked is None or asked.ids is None
+    told, doubts = trends(place, settings, summary["contract"], opened_at) if whole else ((), ())
     return Report(
         run_id=run.id,
         aggregate=summary["contract"],
         topic=fence["topic"]["name"],
         source=fence["source"]["store"],
-        opened_at=datetime.fromisoformat(fence["opened_at"]),
+        opened_at=opened_at,
         closed_at=closed_at,
-        level=level_with(compared, unmet),
-        verdict=_verdict(compared, links) + _failing(compared, unmet),
-        exit_code=exit_code_with(summary["exit_code"], unmet),
+        level=level_with(level, unmet),
+        verdict=verdict(level, links, asked, unmet),
+        exit_code=exit_code_with(code, unmet),
         complete=summary["complete"],
+        asked=asked,
         links=links,
         flows=tally.flows,
         ages=tally.ages,
@@ -135,73 +141,10 @@ def to_data(report: Report) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, **_plain(report)}
 
 
-def consumer_of(link: str) -> str:
-    """Give the name of a link's consumer."""
-    return link.rpartition("/")[2]
-
-
 def _known(seen: Seen | None) -> Known | None:
     if seen is None:
         return None
     return Known(seen.first_seen_at, seen.first_seen_run, seen.recurrences, seen.returned)
-
-
-def _links(summary: Mapping[str, Any], oldest: Mapping[str, datetime]) -> tuple[LinkResult, ...]:
-    read = [
-        LinkResult(
-            link=each["link"],
-            consumer=each["consumer"],
-            level=Level.DRIFT if each["beyond_tolerance"] else Level.TOLERATED if each["drifted"] else Level.AGREES,
-            **{name: each[name] for name in ("settled", "compared", "agreeing", "drifted", "latent", "tolerated")},
-            in_flight=each["in_flight"],
-            by_cause=_counts(each["by_cause"]),
-            by_difference=_counts(each["by_difference"]),
-            oldest=oldest.get(each["link"]),
-        )
-        for each in summary["links"]
-    ]
-    unread = [
-        LinkResult(
-            each["link"], consumer_of(each["link"]), Level.UNKNOWN, False, 0, 0, 0, 0, 0, 0, (), (), None,
-            each["message"],
-        )
-        for each in summary["unread"]
-    ]  # fmt: skip
-    return (*read, *unread)
-
-
-def _counts(numbers: Mapping[str, int]) -> tuple[Count, ...]:
-    return tuple(Count(name, number) for name, number in numbers.items())
-
-
-def _level(exit_code: int, links: tuple[LinkResult, ...]) -> Level:
-    if exit_code == 0 and any(each.level == Level.TOLERATED for each in links):
-        return Level.TOLERATED
-    return _EXIT_LEVEL[exit_code]
-
-
-def _verdict(level: Level, links: tuple[LinkResult, ...]) -> str:
-    several = len(links) > 1
-    copies = "The copies agree" if several else "The copy agrees"
-    if level == Level.UNKNOWN:
-        unread = [each.consumer for each in links if each.level == Level.UNKNOWN]
-        return f"It could not be told whether {', '.join(unread)} agrees"
-    if level == Level.AGREES:
-        return f"{copies} with the source"
-    if level == Level.TOLERATED:
-        return f"{copies} as far as the contract asks"
-    drifted = [each for each in links if each.level == Level.DRIFT]
-    who = f"{len(drifted)} of {len(links)} copies have drifted" if several else "The copy has drifted"
-    number, compared = sum(each.drifted for each in drifted), sum(each.compared for each in drifted)
-    return f"{who}: {number:,} of {compared:,} aggregates differ"
-
-
-def _failing(compared: Level, unmet: int) -> str:
-    """End the verdict's sentence with what failed beside it."""
-    if not unmet:
-        return ""
-    joined = ", but" if compared in AGREEING else ", and"
-    return f"{joined} {unmet:,} {'expectation' if unmet == 1 else 'expectations'} of the data failed"
 
 
 def _plain(value: Any) -> Any:

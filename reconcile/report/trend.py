@@ -12,7 +12,9 @@ from reconcile.control.runs import DriftPoint
 from reconcile.control.store import FILE, open_control
 from reconcile.errors import ReconcileError
 from reconcile.manifest import DamagedArtifactError
+from reconcile.report.asked import asked_of
 from reconcile.report.model import Trend, TrendPoint
+from reconcile.run import Run
 from reconcile.settings import Settings
 from reconcile.workspace import Workspace, needs_spark
 
@@ -23,7 +25,10 @@ _BARS = "▁▂▃▄▅▆▇█"
 def trends(
     place: Workspace, settings: Settings, aggregate: str, until: datetime | None = None
 ) -> tuple[tuple[Trend, ...], tuple[str, ...]]:
-    """Give drift over time, link by link, up to an instant; and what could not add to it."""
+    """Give drift over time, link by link, up to an instant; and what could not add to it.
+
+    Runs that were asked for some aggregates alone do not take part.
+    """
     points: dict[tuple[str, str], TrendPoint] = {}
     told, notes = _history(settings, aggregate)
     for each in told:
@@ -78,12 +83,12 @@ def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, dict[s
     found, damaged = [], []
     for run_id in place.runs():
         try:
-            summary = place.run(run_id).json_if_there("summary")
+            run = place.run(run_id)
+            summary = run.json_if_there("summary")
+            if summary is not None and summary["contract"] == aggregate and not _of_some_ids(run):
+                found.append((run_id, summary))
         except DamagedArtifactError:
             damaged.append(run_id)
-            continue
-        if summary is not None and summary["contract"] == aggregate:
-            found.append((run_id, summary))
     return found, damaged
 
 
@@ -92,6 +97,11 @@ def _keeps(settings: Settings) -> bool:
     if settings.control_store is not None:
         return True
     return not needs_spark(settings.workspace) and (Path(settings.workspace) / FILE).exists()
+
+
+def _of_some_ids(run: Run) -> bool:
+    asked = asked_of(run)
+    return asked is not None and asked.ids is not None
 
 
 def _of_control(told: DriftPoint) -> TrendPoint:

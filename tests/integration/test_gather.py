@@ -109,6 +109,8 @@ def test_what_a_run_leaves(lab: Lab, runs: Runs) -> None:
     pipeline.gather(job)
     expected = {"fence", "gathered", "source.login", "copy.login", "ledger.login", "parked.login", "outbox"}
     assert dict.fromkeys(expected, True) == names(job)
+    fields = [(each["name"], each["sensitive"]) for each in job.run.json("gathered")["links"][0]["fields"]]
+    assert [("display_name", False), ("email", False), ("phone", False)] == fields
     made = job.run.manifest("gathered").created_at
     pipeline.gather(runs.job("user-account", "whole"))
     assert made == job.run.manifest("gathered").created_at

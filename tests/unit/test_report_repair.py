@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reconcile.domain.correction import Action, Item
 from reconcile.domain.plan import LinkPlan, Plan, to_data
 from reconcile.manifest import Inputs
-from reconcile.report.model import Count, Repair, Report
+from reconcile.report.model import Count, Level, Repair, Report
+from reconcile.report.overview import overview
+from reconcile.report.prometheus import prometheus
 from reconcile.report.result import report_of
 from reconcile.run import Run
 from reconcile.settings import Settings
@@ -37,10 +41,16 @@ def planned(folder: Path) -> tuple[Workspace, Run]:
 
 
 def published(run: Run, name: str, **link: Any) -> None:
-    """Publish what became of it."""
-    run.publish_json(
-        name, {"links": [{"link": LINK, **link}]}, INPUTS, stage="apply" if name == "applied" else "verify"
-    )
+    """Publish what was emitted."""
+    run.publish_json(name, {"links": [{"link": LINK, **link}]}, INPUTS, stage="apply")
+
+
+def verified(run: Run, outcome: str, left: int, code: int) -> None:
+    """Publish what was seen of the one correction."""
+    correction = {"correction_id": "c1", "outcome": outcome, "reason": None}
+    link = {"link": LINK, "outcomes": {outcome: 1}, "left": left, "beyond_tolerance": code == 1}
+    told = {"run_id": run.id, "links": [{**link, "corrections": [correction]}], "exit_code": code}
+    run.publish_json("verified", told, INPUTS, stage="verify")
 
 
 def told(place: Workspace, run: Run) -> Report:
@@ -93,7 +103,40 @@ def test_the_verification_has_the_last_word(tmp_path: Path) -> None:
     """What was emitted is converged now."""
     place, run = planned(tmp_path)
     published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
-    published(run, "verified", corrections=[{"correction_id": "c1", "outcome": "converged", "reason": None}])
+    verified(run, "converged", 1, 1)
     repair = told(place, run).repair
     assert repair is not None
     assert (True, (Count("converged", 1),)) == (repair.verified, repair.links[0].states)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "left", "code", "level", "verdict"),
+    [
+        ("converged", 0, 0, Level.REPAIRED, "2 of 1,000 aggregates differed; 2 were repaired, none is left"),
+        ("converged", 1, 0, Level.TOLERATED, "2 of 1,000 aggregates differed; 1 was repaired, 1 is left"),
+        ("converged", 1, 1, Level.DRIFT, "2 of 1,000 aggregates differed; 1 was repaired, 1 is left"),
+        ("refused", 2, 1, Level.DRIFT, "2 of 1,000 aggregates differed; 0 were repaired, 2 are left"),
+    ],
+)
+def test_the_headline_tells_what_repair_did(
+    tmp_path: Path, outcome: str, left: int, code: int, level: Level, verdict: str
+) -> None:
+    """With the exit code that the verification had, also in the list of runs and in the metrics."""
+    place, run = planned(tmp_path)
+    published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
+    verified(run, outcome, left, code)
+    report = told(place, run)
+    assert (level, code) == (report.level, report.exit_code)
+    assert f"The copy has drifted: {verdict}" == report.verdict
+    assert code == overview(place, run.id).exit_code
+    lines = prometheus(report).splitlines()
+    assert f'reconcile_run_exit_code{{contract="user-account"}} {code}' in lines
+    assert f'reconcile_corrections{{link="{LINK}",outcome="{outcome}"}} 1' in lines
+    assert f'reconcile_left{{link="{LINK}"}} {left}' in lines
+
+
+def test_a_repaired_run_is_called_repaired_in_a_list(tmp_path: Path) -> None:
+    """And not that it has drifted."""
+    place, run = planned(tmp_path)
+    verified(run, "converged", 0, 0)
+    assert Level.REPAIRED == overview(place, run.id).level

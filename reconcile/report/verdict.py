@@ -1,0 +1,115 @@
+"""What a run comes to: link by link, in one word, and in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from reconcile.report.expectations import AGREEING
+from reconcile.report.model import Asked, Count, Level, LinkResult
+
+_EXIT_LEVEL = {0: Level.AGREES, 1: Level.DRIFT, 2: Level.UNKNOWN}
+_NAMES = ("settled", "compared", "agreeing", "drifted", "latent", "tolerated", "in_flight", "beyond_tolerance")
+
+
+def links_of(
+    summary: Mapping[str, Any], oldest: Mapping[str, datetime], verified: Mapping[str, Any] | None
+) -> tuple[LinkResult, ...]:
+    """Give what was found on each link, and what is left of it where corrections were verified."""
+    ended = {each["link"]: each for each in (verified["links"] if verified is not None else ())}
+    read = [
+        LinkResult(
+            link=each["link"],
+            consumer=each["consumer"],
+            level=_link_level(each, ended.get(each["link"])),
+            **{name: each[name] for name in _NAMES},
+            by_cause=_counts(each["by_cause"]),
+            by_difference=_counts(each["by_difference"]),
+            oldest=oldest.get(each["link"]),
+            left=ended[each["link"]]["left"] if each["link"] in ended else None,
+        )
+        for each in summary["links"]
+    ]
+    unread = [
+        LinkResult(
+            each["link"], consumer_of(each["link"]), Level.UNKNOWN, False, 0, 0, 0, 0, 0, 0, False, (), (), None,
+            message=each["message"],
+        )
+        for each in summary["unread"]
+    ]  # fmt: skip
+    return (*read, *unread)
+
+
+def level_of(exit_code: int, links: tuple[LinkResult, ...]) -> Level:
+    """Say in one word what a run comes to that returned this."""
+    levels = {each.level for each in links}
+    within = next((each for each in (Level.TOLERATED, Level.REPAIRED) if each in levels), Level.AGREES)
+    return within if exit_code == 0 else _EXIT_LEVEL[exit_code]
+
+
+def verdict(level: Level, links: tuple[LinkResult, ...], asked: Asked | None, unmet: int) -> str:
+    """Say it in one sentence."""
+    return _compared(level, links, None if asked is None else asked.ids) + _repaired(links) + _failing(level, unmet)
+
+
+def consumer_of(link: str) -> str:
+    """Give the name of a link's consumer."""
+    return link.rpartition("/")[2]
+
+
+def _link_level(link: Mapping[str, Any], ended: Mapping[str, Any] | None) -> Level:
+    if (link if ended is None else ended)["beyond_tolerance"]:
+        return Level.DRIFT
+    if not link["drifted"]:
+        return Level.AGREES
+    return Level.TOLERATED if ended is None or ended["left"] else Level.REPAIRED
+
+
+def _compared(level: Level, links: tuple[LinkResult, ...], ids: int | None) -> str:
+    several = len(links) > 1
+    if level == Level.UNKNOWN:
+        unread = [each.consumer for each in links if each.level == Level.UNKNOWN]
+        return f"It could not be told whether {', '.join(unread)} agrees"
+    if drifted := [each for each in links if each.beyond_tolerance]:
+        who = f"{len(drifted)} of {len(links)} copies have drifted" if several else "The copy has drifted"
+        number = sum(each.drifted for each in drifted)
+        of = sum(each.compared for each in drifted) if ids is None else ids * len(drifted)
+        what = "aggregates" if ids is None else "aggregates that were asked for"
+        return f"{who}: {number:,} of {of:,} {what} {'differ' if _left(links) is None else 'differed'}"
+    copies = "The copies agree" if several else "The copy agrees"
+    how = "as far as the contract asks" if any(each.drifted for each in links) else "with the source"
+    return f"{copies} {how}{_among(ids)}"
+
+
+def _among(ids: int | None) -> str:
+    if ids is None:
+        return ""
+    return " in the aggregate that was asked for" if ids == 1 else f" in the {ids:,} aggregates that were asked for"
+
+
+def _repaired(links: tuple[LinkResult, ...]) -> str:
+    """Go on with what corrections did about it."""
+    left, drifted = _left(links), sum(each.drifted for each in links if each.left is not None)
+    if left is None or not drifted:
+        return ""
+    rest = "none is left" if not left else f"{left:,} {'is' if left == 1 else 'are'} left"
+    return f"; {drifted - left:,} {'was' if drifted - left == 1 else 'were'} repaired, {rest}"
+
+
+def _left(links: tuple[LinkResult, ...]) -> int | None:
+    """Give how many still differ; None where no correction was verified."""
+    found = [each.left for each in links if each.left is not None]
+    return sum(found) if found else None
+
+
+def _failing(level: Level, unmet: int) -> str:
+    """End the sentence with what failed beside it."""
+    if not unmet:
+        return ""
+    joined = ", but" if level in AGREEING else ", and"
+    return f"{joined} {unmet:,} {'expectation' if unmet == 1 else 'expectations'} of the data failed"
+
+
+def _counts(numbers: Mapping[str, int]) -> tuple[Count, ...]:
+    return tuple(Count(name, number) for name, number in numbers.items())

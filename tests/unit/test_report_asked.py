@@ -1,0 +1,76 @@
+"""Runs that were asked for a part of what there is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcile.domain.finding import Finding
+from reconcile.report.html import report_html
+from reconcile.report.model import Asked, Report
+from reconcile.report.overview import overview
+from reconcile.report.prometheus import prometheus
+from reconcile.report.result import report_of
+from reconcile.report.trend import trends
+from reconcile.settings import Settings
+from tests.unit.report_runs import AT, finding, made_run
+
+IDS = {"ids": ["a", "b", "c"], "compared": 2}
+
+
+def told(folder: Path, *findings: Finding, **made: Any) -> Report:
+    """Give the report of a run."""
+    place, run = made_run(folder, findings, **made)
+    return report_of(run, place, Settings(workspace=place.root))
+
+
+@pytest.mark.parametrize(
+    ("findings", "ids", "verdict"),
+    [
+        ((), ["a"], "The copy agrees with the source in the aggregate that was asked for"),
+        ((), ["a", "b", "a"], "The copy agrees with the source in the 2 aggregates that were asked for"),
+        ((finding("a"),), ["a", "b"], "The copy has drifted: 1 of 2 aggregates that were asked for differ"),
+    ],
+)
+def test_the_verdict_tells_of_what_was_asked_for_alone(
+    tmp_path: Path, findings: tuple[Finding, ...], ids: list[str], verdict: str
+) -> None:
+    """What was not looked at may be anything."""
+    assert verdict == told(tmp_path, *findings, ids=ids, compared=len(ids)).verdict
+
+
+def test_a_run_of_some_aggregates_stays_out_of_trends(tmp_path: Path) -> None:
+    """Of others, and of its own report."""
+    made_run(tmp_path, [finding()], run_id="few", at=AT - timedelta(days=1), **IDS)  # type: ignore[arg-type]
+    place, whole = made_run(tmp_path, run_id="whole")
+    settings = Settings(workspace=place.root)
+    assert [["whole"]] == [
+        [point.run_id for point in each.points] for each in trends(place, settings, "user-account")[0]
+    ]
+    assert () == report_of(place.run("few"), place, settings).trends
+    assert 1 == len(report_of(whole, place, settings).trends)
+
+
+def test_its_metrics_are_series_of_their_own(tmp_path: Path) -> None:
+    """They overwrite nothing that whole runs told."""
+    lines = prometheus(told(tmp_path, finding("a"), **IDS)).splitlines()
+    assert [] == [each for each in lines if not each.startswith("#") and 'part="ids"' not in each]
+
+
+def test_a_run_of_some_copies_has_their_own_series(tmp_path: Path) -> None:
+    """Its exit code is not that of the contract; its copies were compared as a whole."""
+    lines = prometheus(told(tmp_path, finding("a"), consumers=["login"])).splitlines()
+    assert 'reconcile_run_exit_code{contract="user-account",part="consumers"} 1' in lines
+    assert 'reconcile_drifted{link="user-account/login"} 1' in lines
+
+
+def test_people_see_what_was_asked_for(tmp_path: Path) -> None:
+    """In the report and in the list of runs."""
+    report = told(tmp_path, finding("a"), consumers=["login"], **IDS)
+    assert Asked(3, ("login",)) == report.asked
+    assert "Asked for 3 aggregates of login alone" in "".join(report_html(report))
+    place, _ = made_run(tmp_path, run_id="r2", **IDS)  # type: ignore[arg-type]
+    assert 3 == overview(place, "r2").asked
