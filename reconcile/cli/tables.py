@@ -67,14 +67,20 @@ def show_quality(quality: Quality) -> None:
     out = console()
     if not quality.failed:
         out.print(f"Expectations of the data: all {quality.total:,} are met.")
-        return
+    else:
+        out.print(_failed(quality))
+    if quality.read:
+        out.print(f"Of rows read: {', '.join(f'{each.number:,} of {each.name}' for each in quality.read)}.")
+
+
+def _failed(quality: Quality) -> Table:
     failed = table("expectation that failed", "columns", "of", "severity", "rows", "why", wrap=("why",))
     for each in quality.failed:
         many = "" if each.rows is None else f"{each.unexpected or 0:,} of {each.rows:,}"
         severity = f"{each.severity}, stops a repair" if each.stops else each.severity
         why = each.why or "" if each.exception is None else f"could not be evaluated: {each.exception}"
         failed.add_row(each.expectation, ", ".join(each.columns), each.link or each.suite, severity, many, why)
-    out.print(failed)
+    return failed
 
 
 def _verdict(run_id: str, told: dict[str, Any]) -> str:

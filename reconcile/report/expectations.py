@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconcile.errors import RefusedError
-from reconcile.report.model import Expectation, Level, Quality
+from reconcile.report.model import Count, Expectation, Level, Quality
 
 QUALITY = "quality"
 AGREEING = (Level.AGREES, Level.TOLERATED, Level.REPAIRED)
@@ -24,7 +24,7 @@ def quality_of(found: Mapping[str, Any] | None) -> Quality | None:
         return None
     results = found["results"]
     failed = tuple(_expectation(each) for each in results if not each["success"])
-    return Quality(len(results), len(results) - len(failed), failed)
+    return Quality(len(results), len(results) - len(failed), failed, _read(results))
 
 
 def unmet(found: Mapping[str, Any] | None) -> list[str]:
@@ -51,6 +51,15 @@ def exit_code_with(code: int, unmet: int) -> int:
 def level_with(compared: Level, unmet: int) -> Level:
     """Say the same of what the comparison alone comes to."""
     return Level.UNMET if unmet and compared in AGREEING else compared
+
+
+def _read(results: Iterable[Mapping[str, Any]]) -> tuple[Count, ...]:
+    rows: dict[str, int] = {}
+    for each in results:
+        if each["rows"] is not None and each["suite"] != _RESULT:
+            name = f"{each['link']} {each['suite']}" if each["link"] else each["suite"]
+            rows[name] = max(each["rows"], rows.get(name, 0))
+    return tuple(Count(name, number) for name, number in rows.items())
 
 
 def _stops(result: Mapping[str, Any]) -> bool:

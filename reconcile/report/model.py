@@ -211,6 +211,8 @@ class Quality:
     total: int
     passed: int
     failed: tuple[Expectation, ...]
+    read: tuple[Count, ...]
+    """How many rows were read for them, by what they are of: in the mode `digest` those of buckets that differ."""
 
     @property
     def stopping(self) -> tuple[Expectation, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CRITICAL = "critical"
+_CLASS = re.compile(r"^(?:\w+\.)*([A-Z]\w*)(?::|$)", re.MULTILINE)
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]")
 
 
 @dataclass(frozen=True)
@@ -113,9 +116,14 @@ def _checked(suite: str, link: str | None, result: Any) -> Checked:
 
 
 def _exception(info: Any) -> str | None:
-    """Find what was raised: its first line, which names no values."""
+    """Find what was raised: its class and Spark's error condition, for its message may quote values of rows."""
     if not info:
         return None
-    if "raised_exception" in info:
-        return str(info.get("exception_message") or "an exception")[:300] if info["raised_exception"] else None
-    return next((found for each in info.values() if (found := _exception(each))), None)
+    if "raised_exception" not in info:
+        return next((found for each in info.values() if (found := _exception(each))), None)
+    if not info["raised_exception"]:
+        return None
+    # The first line that is not indented and names a class stands before any message.
+    raised = _CLASS.search(info.get("exception_traceback") or "")
+    condition = _CONDITION.match(info.get("exception_message") or "")
+    return " ".join([raised[1] if raised else "an exception", *([condition[0]] if condition else [])])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract import Consumer
+from reconcile.domain.canonical import Kind
 from reconcile.gather import row_columns
 from reconcile.gather.history_columns import ID, OFFSET, PARTITION, READABLE, TIMESTAMP, VERSION
 
@@ -12,16 +15,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def rows(read: DataFrame, consumer: Consumer) -> DataFrame:
-    """Give one side's rows: `id`, `version`, and each field under its name in the contract, as canonical text."""
+_NUMBERS = (Kind.INTEGER, Kind.NUMERIC, Kind.FLOAT)
+
+
+def columns(consumer: Consumer) -> list[str]:
+    """Name the columns of one side's rows."""
+    return ["id", "version", *(field.name for field in consumer.fields)]
+
+
+def rows(read: DataFrame, consumer: Consumer, kinds: Sequence[str]) -> DataFrame:
+    """Give one side's rows: `id`, `version`, and each field under its name in the contract.
+
+    A field that is compared as a number is one, any other is its canonical text.
+    """
     from pyspark.sql import functions as f
 
-    named = [f.col(row_columns.field(number)).alias(field.name) for number, field in enumerate(consumer.fields)]
+    named = []
+    for number, (field, kind) in enumerate(zip(consumer.fields, kinds, strict=True)):
+        value = f.col(row_columns.field(number))
+        named.append((value.try_cast("double") if kind in _NUMBERS else value).alias(field.name))
     return read.select(f.col(row_columns.ID).alias("id"), f.col(row_columns.VERSION).alias("version"), *named)
 
 
-def log(records: DataFrame) -> DataFrame:
-    """Give the log's records, each with whether its version is below one that stands before it in its partition."""
+def log(records: DataFrame, at: datetime) -> DataFrame:
+    """Give the log's records, each with how many hours before an instant it was written.
+
+    And with whether its version is below one that stands before it in its partition.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -33,6 +53,7 @@ def log(records: DataFrame) -> DataFrame:
         f.col(PARTITION).alias("partition"),
         f.col(OFFSET).alias("offset"),
         f.col(TIMESTAMP).alias("at"),
+        ((f.unix_micros(f.lit(at)) - f.unix_micros(TIMESTAMP)) / 3.6e9).alias("hours"),
         f.col(VERSION).alias("version"),
         f.col(READABLE).alias("readable"),
         f.coalesce(inverted, f.lit(False)).alias("inverted"),
@@ -48,5 +69,5 @@ def rates(spark: SparkSession, told: dict[str, Any], link: dict[str, Any]) -> Da
         (link["link"], cause, number, number / compared, drift, told["complete"], link["settled"])
         for cause, number in lines
     ]
-    columns = "link string, cause string, findings bigint, rate double, drift double, complete boolean, settled boolean"
-    return spark.createDataFrame(found, columns)
+    types = "link string, cause string, findings bigint, rate double, drift double, complete boolean, settled boolean"
+    return spark.createDataFrame(found, types)

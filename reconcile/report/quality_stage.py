@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract import Consumer
@@ -22,13 +25,17 @@ if TYPE_CHECKING:
 
 COMMITTED = ("source", "copy", "findings")
 LOG = "log"
-FRAMES = ("copy", "source", "rates")
+FRAMES = ("copy", "source", "rates", LOG)
 """What a suite of a consumer may be about."""
 
 
 def quality(job: Job) -> dict[str, Any]:
-    """Check what a run has read and found; give the results, and do nothing if that was done."""
-    inputs = job.inputs([gathering.GATHERED, "summary"])
+    """Check what a run has read and found; give the results, and do nothing if that was done by the same suites."""
+    inputs, suites = job.inputs([gathering.GATHERED, "summary"]), _digests(job)
+    inputs = inputs.model_copy(update={"settings": {**inputs.settings, "suites": suites}})
+    stands = job.run.find(QUALITY)
+    if stands is not None and stands.inputs.settings.get("suites") != suites:
+        job.run.discard("quality")  # what other suites said is not asked for any more
     if not job.run.done(QUALITY, inputs):
         job.run.discard("quality")
         with quality_context() as context:
@@ -50,34 +57,67 @@ def require_suites(job: Job) -> None:
 def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
     told = job.run.json("summary")
     links = {each["consumer"]: each for each in told["links"]}
-    history = gathering.kept_history(job)
+    at = datetime.fromisoformat(job.run.json(gathering.FENCE)["closed_at"])
+    records = quality_frames.log(gathering.kept_history(job), at)
     log, frame = load_suite(committed("expectations", f"{LOG}.json"))
     assert frame == LOG
-    checked = check(context, log, quality_frames.log(history), {}, None)
+    checked = check(context, log, records, {}, None)
     for consumer in job.links:
         if consumer.name in links:
             job.say(f"{job.contract.link(consumer)}: checking expectations")
-            checked += _of_link(job, context, consumer, told, links[consumer.name])
+            checked += _of_link(job, context, consumer, told, links[consumer.name], records)
     return checked
 
 
 def _of_link(
-    job: Job, context: EphemeralDataContext, consumer: Consumer, told: dict[str, Any], link: dict[str, Any]
+    job: Job,
+    context: EphemeralDataContext,
+    consumer: Consumer,
+    told: dict[str, Any],
+    link: dict[str, Any],
+    records: DataFrame,
 ) -> list[Checked]:
+    gathered = {each["consumer"]: each for each in job.run.json(gathering.GATHERED)["links"]}
+    kinds = [each["kind"] for each in gathered[consumer.name]["form"]]
+    source, copy = (
+        quality_frames.rows(job.run.parquet(name, job.spark), consumer, kinds)
+        for name in (gathering.source_rows(consumer.name), gathering.copy_rows(consumer.name))
+    )
     frames: dict[str, DataFrame] = {
-        "source": quality_frames.rows(job.run.parquet(gathering.source_rows(consumer.name), job.spark), consumer),
-        "copy": quality_frames.rows(job.run.parquet(gathering.copy_rows(consumer.name), job.spark), consumer),
+        "source": source,
+        "copy": copy,
         "rates": quality_frames.rates(job.spark, told, link),
+        LOG: records,
     }
     compared = max(link["compared"], 1)
     tolerated = max(consumer.tolerance.ratio, consumer.tolerance.rows / compared)
+    known = {
+        "tolerated": tolerated,
+        "frequent": max(tolerated, consumer.repair.max_ratio),
+        "columns": quality_frames.columns(consumer),
+    }
     versions = {"source": job.contract.source.version, "copy": consumer.version}
     suites = [load_suite(committed("expectations", f"{name}.json")) for name in COMMITTED]
     checked = []
     for suite, about in [*suites, *_own(job, consumer)]:
-        parameters = {"tolerated": tolerated, "versioned": 1.0 if versions.get(about) else 0.0}
+        parameters = {**known, "versioned": 1.0 if versions.get(about) else 0.0}
         checked += check(context, suite, frames[about], parameters, link["link"])
     return checked
+
+
+def _digests(job: Job) -> dict[str, str]:
+    """Give the digest of each suite's file."""
+    files = {name: committed("expectations", f"{name}.json") for name in (*COMMITTED, LOG)}
+    files |= {f"{each.name}: {name}": job.file.parent / name for each in job.links for name in each.quality}
+    return {name: hashlib.sha256(_bytes(file)).hexdigest() for name, file in files.items()}
+
+
+def _bytes(file: Path) -> bytes:
+    """Give what a suite's file holds; for one that cannot be read nothing, as reading the suite will say why."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 def _own(job: Job, consumer: Consumer) -> list[tuple[ExpectationSuite, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from reconcile.cli import cli
 from reconcile.contract import load_contract
 from reconcile.errors import InvalidFileError
 from reconcile.files import committed
+from reconcile.gather import row_columns
 from reconcile.job import Job
 from reconcile.lab import faults
 from reconcile.report.expectations import GateClosedError
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 # The library's own warnings, and the sockets that PySpark leaves to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+COLUMNS = {"columns": ["id", "version"]}
 
 
 def suite_of(folder: Path, *expectations: dict[str, Any]) -> Any:
@@ -52,10 +57,23 @@ def test_rows_with_an_id_of_their_own_pass(spark: SparkSession, name: str) -> No
     with quality_context() as context:
         suite, about = load_suite(committed("expectations", f"{name}.json"))
         assert name == about
-        without = check(context, suite, frame, {"versioned": 0.0}, "a/b")
-        versioned = check(context, suite, frame, {"versioned": 1.0}, "a/b")
-    assert [True, True, True] == [each.success for each in without]
-    assert [True, True, False] == [each.success for each in versioned]
+        without = check(context, suite, frame, {**COLUMNS, "versioned": 0.0}, "a/b")
+        versioned = check(context, suite, frame, {**COLUMNS, "versioned": 1.0}, "a/b")
+    assert [True, True, True, True] == [each.success for each in without]
+    assert [True, True, False, True] == [each.success for each in versioned]
+
+
+@pytest.mark.parametrize("name", ["source", "copy"])
+def test_rows_have_the_columns_of_the_contract(spark: SparkSession, name: str) -> None:
+    """One that is missing stops the gate, and so does one too many."""
+    frame = spark.createDataFrame([("a", "1", "x")], "id string, version string, email string")
+    with quality_context() as context:
+        suite, _ = load_suite(committed("expectations", f"{name}.json"))
+        told = [
+            check(context, suite, frame, {"columns": ["id", "version", *fields], "versioned": 1.0}, "a/b")[-1]
+            for fields in (["email"], [], ["email", "phone"])
+        ]
+    assert [(True, False), (False, True), (False, True)] == [(each.success, each.stops) for each in told]
 
 
 def test_an_id_that_stands_twice_is_counted(spark: SparkSession) -> None:
@@ -63,8 +81,9 @@ def test_an_id_that_stands_twice_is_counted(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("secret@x", "1"), ("secret@x", "1"), (None, "1")], "id string, version string")
     with quality_context() as context:
         suite, _ = load_suite(committed("expectations", "source.json"))
-        checked = check(context, suite, frame, {"versioned": 1.0}, "a/b")
-    assert [(False, 1), (False, 2), (True, 0)] == [(each.success, each.unexpected) for each in checked]
+        checked = check(context, suite, frame, {**COLUMNS, "versioned": 1.0}, "a/b")
+    assert [(False, 1), (False, 2), (True, 0)] == [(each.success, each.unexpected) for each in checked[:3]]
+    assert [3, 3, 3] == [each.rows for each in checked[:3]]
     assert "secret" not in repr(checked)
 
 
@@ -78,8 +97,55 @@ def test_the_log_is_checked_for_its_order(spark: SparkSession) -> None:
     ).selectExpr("*", "timestamp '2026-01-01' as timestamp", "true as readable")
     with quality_context() as context:
         suite, _ = load_suite(committed("expectations", "log.json"))
-        checked = check(context, suite, quality_frames.log(records), {}, None)
-    assert [True, True, False, True] == [each.success for each in checked]
+        fresh, silent = (
+            check(context, suite, quality_frames.log(records, datetime(2026, month, 20, tzinfo=UTC)), {}, None)
+            for month in (1, 2)
+        )
+    assert [True, True, False, True, True, True] == [each.success for each in fresh]
+    assert [("expect_column_min_to_be_between", ("hours",), False)] == [
+        (each.expectation, each.columns, each.stops)
+        for each, before in zip(silent, fresh, strict=True)
+        if each.success != before.success
+    ]
+
+
+@pytest.mark.parametrize(("frequent", "success"), [(0.05, False), (0.2, True)])
+def test_a_frequent_cause_is_a_warning(spark: SparkSession, frequent: float, success: bool) -> None:
+    """By its own rate, and not by that of all."""
+    from reconcile.report import quality_frames
+
+    link = {"link": "a/b", "compared": 10, "drifted": 3, "by_cause": {"skipped": 2, "phantom": 1}, "settled": True}
+    with quality_context() as context:
+        suite, _ = load_suite(committed("expectations", "findings.json"))
+        frame = quality_frames.rates(spark, {"complete": True}, link)
+        checked = check(context, suite, frame, {"tolerated": 0.5, "frequent": frequent}, "a/b")
+    assert [(success, 2, False)] == [
+        (each.success, each.rows, each.stops) for each in checked if "rate" in each.columns
+    ]
+    assert all(each.success for each in checked if "rate" not in each.columns)
+
+
+def test_numbers_are_numbers(spark: SparkSession) -> None:
+    """So that a range can be asked for; other fields are text."""
+    from reconcile.report import quality_frames
+
+    consumer = load_contract(committed("contracts", "user-account.yaml")).consumers[0]
+    read = spark.createDataFrame([("a", "1", "10.5", "x", None)], row_columns.schema(3))
+    frame = quality_frames.rows(read, consumer, ["numeric", "text", "integer"])
+    assert ["string", "string", "double", "string", "double"] == [kind for _, kind in frame.dtypes]
+    assert [("a", "1", 10.5, "x", None)] == [tuple(row) for row in frame.collect()]
+    assert quality_frames.columns(consumer) == frame.columns
+
+
+def test_an_exception_is_told_without_the_values_that_it_quotes(spark: SparkSession, tmp_path: Path) -> None:
+    """Its class and Spark's condition say what went wrong."""
+    suite = suite_of(
+        tmp_path, {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "min_value": 1}}
+    )
+    frame = spark.createDataFrame([("secret\nSecretError: x",)], "id string").selectExpr("id", "cast(id as int) as n")
+    with quality_context() as context:
+        checked = check(context, suite, frame, {}, "a/b")
+    assert ["NumberFormatException [CAST_INVALID_INPUT]"] == [each.exception for each in checked]
 
 
 def test_an_exception_is_a_failure(spark: SparkSession, tmp_path: Path) -> None:
@@ -120,6 +186,8 @@ def test_a_suite_of_its_own_that_fails_is_reported_and_stops_the_repair(spark: S
     told = json.loads(done.stdout)
     failed = [(each["suite"], each["columns"], each["rows"]) for each in told["quality"]["failed"] if each["stops"]]
     assert (False, [("own", ["email"], 60)]) == (told["quality"]["success"], failed)
+    others = [(each["suite"], each["columns"]) for each in told["quality"]["failed"] if not each["stops"]]
+    assert [("findings", ["drift"])] == others
     folder = runs.folder / "gated"
     assert {"quality", "summary"} == {"quality", "summary", "plan", "applied"} & {
         each.name for each in folder.iterdir()

@@ -136,6 +136,19 @@ def test_that_all_are_met_is_a_line(tmp_path: Path) -> None:
     assert [] == Cells(text).texts
 
 
+def test_how_many_rows_were_read_is_said(tmp_path: Path) -> None:
+    """That all expectations of no rows are met says little."""
+    results = [expected(suite, success=True, rows=rows) for suite, rows in (("source", 0), ("copy", 7), ("copy", 5))]
+    results += [expected("log", link=None, success=True, rows=1204), expected("findings", success=True, rows=3)]
+    report = told(tmp_path, *results)
+    assert report.quality is not None
+    counted = [(f"{LINK} source", 0), (f"{LINK} copy", 7), ("log", 1204)]
+    assert counted == [(each.name, each.number) for each in report.quality.read]
+    text = page(report)
+    assert f"Of rows read: 0 of {LINK} source, 7 of {LINK} copy, 1,204 of log." in text
+    assert "--mode full" in text
+
+
 def test_what_failed_is_a_table(tmp_path: Path) -> None:
     """In words, with a caption, and headers that say what they head."""
     bare = expected("log", link=None, columns=[], rows=None, why=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -262,6 +262,24 @@ def test_a_gate_that_opens_later_leaves_a_plan_as_it_is(tmp_path: Path) -> None:
     checked(job.run, expected(success=True))
     require_applicable(job, stage_plan.plan(job))
     assert made.digest == stage_plan.plan(job).digest
+
+
+def test_suites_that_were_changed_are_checked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And those that were not, once."""
+    job = job_of(tmp_path, contract_file(tmp_path, CONTRACT.rstrip("\n") + "\n" + SUITE))
+    asked: list[str] = []
+
+    def checked_now(*_: Any) -> list[Any]:
+        asked.append(suite.read_text("utf-8"))
+        return []
+
+    monkeypatch.setattr("reconcile.report.quality_stage._all", checked_now)
+    monkeypatch.setattr("reconcile.report.quality_stage.quality_context", nullcontext)
+    suite = tmp_path / "own.json"
+    for text in ("one", "one", "another"):
+        suite.write_text(text, "utf-8")
+        pipeline.quality(job)
+    assert ["one", "another"] == asked
 
 
 def test_quality_writes_the_report_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
