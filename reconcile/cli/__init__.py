@@ -16,6 +16,7 @@ from reconcile.cli.fence import fence
 from reconcile.cli.findings import findings, runs
 from reconcile.cli.history import history
 from reconcile.cli.lab import lab
+from reconcile.cli.output import visible
 from reconcile.cli.quality import quality
 from reconcile.cli.repair import apply, plan, verify
 from reconcile.cli.report import report
@@ -51,7 +52,7 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
     except ReconcileError as error:
-        click.echo(f"reconcile: {error}", err=True)
+        click.echo(f"reconcile: {visible(str(error))}", err=True)
         code = COULD_NOT_TELL
     except click.ClickException as error:
         error.show()

@@ -94,7 +94,8 @@ def _repaired(lab: Lab, job: Job) -> bool:
     }
     left = {each["aggregate_id"] for each in stored.findings(again.run)}
     out = console()
-    out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected\n")
+    out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected")
+    out.print()
     return left <= told and all(each["outcomes"].keys() <= {"converged"} for each in verified["links"])
 
 
@@ -131,7 +132,8 @@ def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]
     shown.add_row("all", "", *map(str, total))
     console().print("What was found, against the truth")
     console().print(shown)
-    console().print(f"{surplus} findings that no fault explains\n")
+    console().print(f"{surplus} findings that no fault explains")
+    console().print()
 
 
 def _tell(job: Job, aggregate_id: str) -> None:

@@ -90,7 +90,7 @@ def _print(listed: Iterable[dict[str, Any]], form: str) -> None:
             click.echo(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace"))
     elif form == "csv":
         for piece in csv_of(listed):
-            click.echo(piece, nl=False)
+            click.echo(piece.encode("utf-8", "replace"), nl=False)
     else:
         shown = table("link", "id", "difference", "cause", "confidence", "fields", wrap=("fields",))
         for each in listed:

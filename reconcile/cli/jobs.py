@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconcile import pipeline
+from reconcile.cli.output import visible
 from reconcile.contract import load_contract
 from reconcile.errors import RefusedError
 from reconcile.job import Job
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def say(message: str) -> None:
     """Print words for people, apart from the data."""
-    click.echo(message, err=True)
+    click.echo(visible(message), err=True)
 
 
 @contextmanager

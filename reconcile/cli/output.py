@@ -1,4 +1,4 @@
-"""How commands print data: one JSON object on stdout."""
+"""How commands print data, one JSON object on stdout, and what of a text people may see."""
 
 from __future__ import annotations
 
@@ -12,9 +12,26 @@ import click
 SCHEMA_VERSION = 1
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_DRIVING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What drives a terminal, turns the order of what it shows, or cannot be written at all."""
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    """Give a text as people may see it: what would drive a terminal stands there as an escape.
+
+    With `lines` it keeps its lines.
+    """
+    return _DRIVING.sub(lambda match: _escaped(match.group(), lines), text)
 
 
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, as UTF-8 whatever the terminal's encoding."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **data}, ensure_ascii=False, allow_nan=False)
     click.echo(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode())
+
+
+def _escaped(letter: str, lines: bool) -> str:
+    if lines and letter in "\n\t":
+        return letter
+    number = ord(letter)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

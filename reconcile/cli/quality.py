@@ -8,7 +8,7 @@ import click
 
 from reconcile import pipeline
 from reconcile.cli import options
-from reconcile.cli.jobs import job_of
+from reconcile.cli.jobs import job_of, say
 from reconcile.cli.output import print_json
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
@@ -51,6 +51,6 @@ def quality(
         console().print(shown)
         for each in found["results"]:
             if each["exception"]:
-                click.echo(f"reconcile: {each['suite']}: {each['expectation']}: {each['exception']}", err=True)
+                say(f"reconcile: {each['suite']}: {each['expectation']}: {each['exception']}")
     report.tell()
     context.exit(0 if found["success"] else FAILED)

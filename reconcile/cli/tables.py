@@ -1,4 +1,4 @@
-"""Tables for people: at a terminal as wide as it is, piped as wide as needed."""
+"""Tables for people: at a terminal as wide as it is, piped as wide as needed, and never cut."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _WIDE = 160
 
 
 def console() -> Console:
-    """Give a console for stdout that takes text as it is."""
-    from rich.console import Console
+    """Give a console for stdout that takes text as it is, and lets none of it drive the terminal."""
+    from reconcile.cli.terminal import VisibleConsole
 
-    return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False, emoji=False)
+    return VisibleConsole(None if sys.stdout.isatty() else _WIDE)
 
 
 def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
     """Give an empty table; columns in `right` hold numbers, those in `wrap` may break their lines."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from reconcile.cli.terminal import WholeTable
 
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    made = WholeTable()
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", no_wrap=name not in wrap)
     return made
