@@ -69,7 +69,7 @@ def show(story: Story) -> None:
         out.print(f"  {verdict}{where.replace('between consumer', 'in the consumer')}")
     _show_sides(story)
     if story.left_out:
-        out.print(f"  {story.left_out:,} older events are not shown")
+        out.print(f"  {story.left_out:,} older moments are not shown")
     moments = table("when", "where", "place", "version", "what", wrap=("what",))
     for each in story.moments:
         marks = f"  ← {', '.join(each.marks)}" if each.marks else ""

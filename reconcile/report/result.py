@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHOWN = 500
+MOMENTS = 50
+"""So many moments of each story stand in a report: the newest."""
 
 
 def report_of(
@@ -70,7 +72,7 @@ def report_of(
         fields=tally.fields,
         heat=tally.heat,
         total=tally.total,
-        shown=Showing(run, settings, concealed, closed_at, repairs, place.spark).of(tally.worst()),
+        shown=Showing(run, settings, concealed, closed_at, repairs, place.spark, MOMENTS).of(tally.worst()),
         repair=None if repairs is None else repairs.result(),
         quality=quality,
         trends=told,
@@ -94,6 +96,8 @@ class Showing:
     """The instant of the run, from which ages are counted."""
     repairs: Repairs | None
     spark: SparkSession | None
+    moments: int | None = None
+    """So many of each story at most, the newest; None for all."""
 
     def of(self, findings: list[dict[str, Any]], *, stories: bool = True) -> tuple[Shown, ...]:
         """Give findings with all that belongs to them."""
@@ -132,7 +136,7 @@ class Showing:
                 continue
             fields, hidden = self.concealed.fields[consumer], self.concealed.hidden.get(consumer, ())
             for case in stored.rows(self.run, name, {"id": some}, self.spark):
-                found[link, case["id"]] = story(link, topic, case, fields, None, hidden)
+                found[link, case["id"]] = story(link, topic, case, fields, None, hidden, self.moments)
         return found
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AT_ONCE = 1000
+_AS_OBJECTS = 20
+"""A row may hold a long history: as objects of Python few at a time."""
 
 
 def rows(
@@ -39,7 +41,8 @@ def rows(
 
     for batch, places in batches(run.data_files(name), by, fits, columns):
         if len(places) == batch.num_rows:
-            yield from batch.to_pylist()
+            for first in range(0, batch.num_rows, _AS_OBJECTS):
+                yield from batch.slice(first, _AS_OBJECTS).to_pylist()
         else:
             for place in places:
                 yield from batch.slice(place, 1).to_pylist()

@@ -51,7 +51,7 @@ class Story:
     copy: Shown | None
     moments: tuple[Moment, ...]
     left_out: int
-    """How many older events are not told of."""
+    """How many older moments are not told of."""
     finding: Mapping[str, Any] | None
     """What was found of it, None if it agrees."""
 
@@ -63,8 +63,12 @@ def story(
     fields: Sequence[str],
     finding: Mapping[str, Any] | None,
     sensitive: Collection[str] = (),
+    most: int | None = None,
 ) -> Story:
-    """Tell it from what the audit kept of the aggregate; values of sensitive fields stay hidden."""
+    """Tell it from what the audit kept of the aggregate; values of sensitive fields stay hidden.
+
+    With `most` only so many moments are told, the newest.
+    """
     source, copy = (_shown(case[side], fields) for side in ("source", "copy"))
     told = case["events"] or []
     moments = [
@@ -74,13 +78,14 @@ def story(
     ]
     order: dict[Lane, int] = {"log": 0, "retry": 1, "stash": 2, "dead_letter": 3, "ledger": 4}
     moments.sort(key=lambda each: (each.at or _LATE, order[each.lane], each.place))
+    cut = 0 if most is None else max(len(moments) - most, 0)
     return Story(
         link,
         case["id"],
         _hidden(source, sensitive),
         _hidden(copy, sensitive),
-        tuple(moments),
-        max((case["events_total"] or 0) - len(told), 0),
+        tuple(moments[cut:]),
+        max((case["events_total"] or 0) - len(told), 0) + cut,
         finding,
     )
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+from click.testing import CliRunner
+
+from reconcile.cli import cli
 from reconcile.domain.cause import Cause
+from reconcile.report.result import MOMENTS, SHOWN
 from tests.unit.report_runs import AT, case, contract_file, finding, made_run
 
 MANY = 100_000
+LONG = 1000
 MEASURED = """
 import sys, time
 from reconcile.cli import cli
@@ -45,3 +52,28 @@ def test_a_hundred_thousand_findings_take_seconds_and_little_memory(tmp_path: Pa
     assert "The worst 500 of 100,000 are shown." in text
     assert '<a href="findings.csv">All of them as CSV</a>' in text
     assert MANY + 1 == len((Path(run.folder) / "findings.csv").read_text("utf-8").splitlines())
+
+
+def test_long_histories_take_seconds_and_little_memory(tmp_path: Path) -> None:
+    """The newest of a thousand moments of each finding are told; `explain` tells them all."""
+    file = contract_file(tmp_path)
+    ids = [f"{number:04d}" for number in range(SHOWN)]
+    _, run = made_run(tmp_path, map(finding, ids), (_long(each) for each in ids), contract=file)
+    seconds, kilobytes = measured("report", run.id, "--workspace", str(tmp_path))
+    assert seconds < 10
+    assert kilobytes < 500 * 1024
+    page = Path(run.folder) / "report.html"
+    assert page.stat().st_size < 20_000_000
+    assert f"{LONG + 3 - MOMENTS:,} older moments are not listed here" in page.read_text("utf-8")
+    done = CliRunner().invoke(cli, ["explain", run.id, ids[0], "--workspace", str(tmp_path), "--json"])
+    assert LONG + 3 == len(json.loads(done.stdout)["stories"][0]["moments"])
+
+
+def _long(aggregate_id: str) -> dict[str, Any]:
+    told = case(aggregate_id)
+    first = told["events"][0]
+    events = [
+        {**first, "offset": number, "timestamp": first["timestamp"] - number * 1_000_000, "version": str(number)}
+        for number in range(LONG)
+    ]
+    return {**told, "events": events, "events_total": LONG}

@@ -12,7 +12,7 @@ from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Evidence, FieldDifference, Finding, Hop, Status
 from reconcile.errors import RefusedError
 from reconcile.report.model import Count, FieldCount, Flow, Level, Report
-from reconcile.report.result import report_of
+from reconcile.report.result import MOMENTS, report_of
 from reconcile.report.story import HIDDEN
 from reconcile.settings import Settings
 from tests.unit.report_runs import AT, CONTRACT, LINK, case, contract_file, finding, made_run
@@ -191,6 +191,20 @@ def test_what_became_sensitive_since_is_hidden_too(tmp_path: Path) -> None:
     text = CONTRACT.replace("event: $.display_name}", "event: $.display_name, sensitive: true}")
     told = report_of(run, place, Settings(workspace=place.root), load_contract(contract_file(tmp_path, text)))
     assert "Zoiee" not in repr(told.shown)
+
+
+def test_a_story_tells_its_newest_moments(tmp_path: Path) -> None:
+    """And how many it leaves out; those that are told know what stood before them."""
+    told = case("u1")
+    first = told["events"][0]
+    events = [{**first, "offset": number, "timestamp": number, "version": str(number)} for number in range(80)]
+    long = {**told, "events": events, "events_total": 90, "parked": [], "ledger": []}
+    place, run = made_run(tmp_path / "runs", [finding("u1")], [long])
+    story = report_of(run, place, Settings(workspace=place.root)).shown[0].story
+    assert story is not None
+    assert (MOMENTS, 90 - MOMENTS) == (len(story.moments), story.left_out)
+    assert ("1@30", "UserRenamed") == (story.moments[0].place, story.moments[0].what)
+    assert "1@79" == story.moments[-1].place
 
 
 def test_a_run_that_was_not_audited_has_no_report(tmp_path: Path) -> None:
