@@ -62,7 +62,9 @@ def report(
     with run_of(run_id, settings) as (place, run):
         agreed = load_contract(contract) if contract is not None else contract_of(run)
         if form is not None:
-            pieces = stage.rendered(form, report_of(run, place, settings, agreed), run, place)
+            beside = output is not None and str(output.absolute().parent) == run.folder
+            csv = stage.CSV if beside else None
+            pieces = stage.rendered(form, report_of(run, place, settings, agreed), run, place, csv)
             _write([piece.encode("utf-8", "replace") for piece in pieces], output)
             return
         told = pipeline.report(run, place, settings, agreed)

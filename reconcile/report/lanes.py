@@ -21,8 +21,11 @@ class _Column:
     moments: tuple[Moment, ...]
 
 
-def lanes_picture(story: Story) -> Picture:
-    """Draw a story: the source's versions, its records, what the copy took, and what was put aside."""
+def lanes_picture(story: Story, *, drifts: bool) -> Picture:
+    """Draw a story: the source's versions, its records, what the copy took, and what was put aside.
+
+    Whether the copy `drifts` is what was found: hidden values all look alike.
+    """
     columns = _columns(story)
     cut, columns = max(len(columns) - MOST, 0), columns[-MOST:]
     told = [moment for column in columns for moment in column.moments]
@@ -53,9 +56,8 @@ def lanes_picture(story: Story) -> Picture:
         Line(x - _COLUMN / 2, 8, x - _COLUMN / 2, _TOP + len(lanes) * _ROW, "grid"),
         Label(x, 20, "now", "label strong", "middle"),
     ]
-    agrees = story.finding is None and story.source == story.copy
     now += _side(story.source, x, rows["source"], "source", agrees=True)
-    now += _side(story.copy, x, rows["copy"], "copy", agrees=agrees)
+    now += _side(story.copy, x, rows["copy"], "copy", agrees=not drifts)
     older = cut + story.left_out
     if older:
         now.append(Label(8, 20, f"{older:,} older not shown"))

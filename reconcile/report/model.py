@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from reconcile.domain.finding import Difference, Status
 from reconcile.report.story import Story
 
 _AT_ONCE = 3
@@ -156,6 +157,13 @@ class Shown:
     story: Story | None = None
     known: Known | None = None
     repair: Repair | None = None
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the copy differs now, and is not merely late or about to differ."""
+        confirmed: bool = self.finding["status"] == Status.CONFIRMED
+        latent: bool = self.finding["difference"] == Difference.LATENT
+        return confirmed and not latent
 
 
 @dataclass(frozen=True)

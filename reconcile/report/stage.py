@@ -24,14 +24,14 @@ def publish(run: Run, place: Workspace, settings: Settings, contract: Contract |
     """Write every rendering into the run's folder, each file whole or not at all; those that stand are replaced."""
     report = report_of(run, place, settings, contract)
     for form, name in FORMATS.items():
-        run.write_file(name, map(_writable, rendered(form, report, run, place)))
+        run.write_file(name, map(_writable, rendered(form, report, run, place, CSV)))
     return report
 
 
-def rendered(form: str, report: Report, run: Run, place: Workspace) -> Iterator[str]:
-    """Give a report in one of the formats, piece by piece."""
+def rendered(form: str, report: Report, run: Run, place: Workspace, csv: str | None = None) -> Iterator[str]:
+    """Give a report in one of the formats, piece by piece; `csv` is where all findings stand, seen from it."""
     if form == "html":
-        yield from report_html(report, CSV)
+        yield from report_html(report, csv)
     elif form == "csv":
         yield from csv_of_run(run, place.spark)
     elif form == "json":

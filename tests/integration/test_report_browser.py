@@ -224,7 +224,20 @@ def test_it_prints(wide: Page, report: str) -> None:
     wide.emulate_media(media="print", color_scheme="dark")
     assert "rgb(255, 255, 255)" == wide.evaluate("getComputedStyle(document.body).backgroundColor")
     assert not wide.locator("#filter").is_visible()
+    assert wide.locator("rect.bar").first.is_visible()
+    assert "rgb(47, 111, 196)" == wide.locator("rect.bar").first.evaluate("each => getComputedStyle(each).fill")
     assert wide.pdf()[:4] == b"%PDF"
+
+
+def test_a_narrow_picture_begins_with_what_is_now(page: Page, report: str) -> None:
+    """The newest of a story is what one looks for; older columns are a scroll away."""
+    Watched(page, report).open(report)
+    now = page.locator(".worst .newest text", has_text="now").first
+    place, frame = now.bounding_box(), page.locator(".worst .newest").first.bounding_box()
+    assert place is not None
+    assert frame is not None
+    assert frame["x"] <= place["x"]
+    assert place["x"] + place["width"] <= frame["x"] + frame["width"]
 
 
 def test_in_the_web_app_an_aggregate_is_found_by_keyboard(wide: Page, web: str) -> None:

@@ -145,3 +145,14 @@ def test_a_token_is_a_reference(tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as refused:
         reconcile(tmp_path, "web", "--token", "s3cret")
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_one_file_tells_where_all_findings_are(tmp_path: Path, beside: bool) -> None:
+    """It links to the CSV only where that stands beside it, and always names the command."""
+    world(tmp_path, *(finding(f"{number:04d}") for number in range(501)))
+    file = tmp_path / ("runs/r1" if beside else "") / "elsewhere.html"
+    reconcile(tmp_path, "report", "r1", "--format", "html", "--output", str(file))
+    text = file.read_text("utf-8")
+    assert "<code>reconcile findings r1 --format csv</code> gives all of them." in text
+    assert beside == ('<a href="findings.csv">' in text)

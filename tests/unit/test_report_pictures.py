@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from reconcile.domain.finding import Difference, Status
 from reconcile.report.charts import bars_picture, fields_picture, heat_picture, trend_picture
 from reconcile.report.flow import flow_picture
 from reconcile.report.lanes import MOST, lanes_picture
 from reconcile.report.model import Count, FieldCount, Flow, Heat, HeatRow, Trend, TrendPoint
 from reconcile.report.picture import Dot, Label, Picture
-from reconcile.report.story import Story, story
-from tests.unit.report_runs import AT, FIELDS, LINK, TOPIC, case
+from reconcile.report.result import report_of
+from reconcile.report.story import Shown, Story, story
+from reconcile.settings import Settings
+from tests.unit.report_runs import AT, FIELDS, LINK, TOPIC, case, finding, made_run
 
 POINTS = tuple(TrendPoint(f"r{each}", AT + timedelta(days=each), each != 1, 100, each * 7) for each in range(4))
 HEAT = Heat(tuple(map(str, range(12))), (HeatRow("skipped", (5, *[0] * 11)),), 0)
@@ -64,21 +70,21 @@ def test_text_in_pictures_is_escaped() -> None:
 
 def test_the_lanes_show_what_the_copy_took_and_what_lies_aside() -> None:
     """Source versions, the records' offsets, what was taken, and what lies in retry."""
-    shown = texts(lanes_picture(told()))
+    shown = texts(lanes_picture(told(), drifts=True))
     assert ["source", "log, partition 1", "copy", "retry"] == shown[:4]
     assert {"v1", "v2", "v3", "@15", "@16", "@17", "took @15", "took @16", "lies there"} <= set(shown)
 
 
 def test_a_side_without_a_row_is_shown_as_that() -> None:
     """A missing copy is no version."""
-    assert "no row" in texts(lanes_picture(told(copy=None)))
+    assert "no row" in texts(lanes_picture(told(copy=None), drifts=True))
 
 
 def test_each_partition_has_a_lane() -> None:
     """A misrouted aggregate stands in two."""
     events = case("u1")["events"]
     moved = [*events[:2], {**events[2], "partition": 11}]
-    shown = texts(lanes_picture(told(events=moved)))
+    shown = texts(lanes_picture(told(events=moved), drifts=True))
     assert ["log, partition 1", "log, partition 11"] == [each for each in shown if each.startswith("log")]
 
 
@@ -86,12 +92,32 @@ def test_a_long_story_shows_its_newest_moments() -> None:
     """And says how many it leaves out."""
     first = case("u1")["events"][0]
     events = [{**first, "offset": each, "timestamp": first["timestamp"] + each * 1000} for each in range(40)]
-    shown = texts(lanes_picture(told(events=events, events_total=60, parked=[], ledger=[])))
+    shown = texts(lanes_picture(told(events=events, events_total=60, parked=[], ledger=[]), drifts=True))
     assert f"{40 - MOST + 20} older not shown" in shown
     assert "@39" in shown
 
 
 def test_a_story_without_a_moment_is_drawn() -> None:
     """A phantom has no events."""
-    picture = lanes_picture(told(events=None, parked=None, ledger=None, source=None, events_total=0))
+    picture = lanes_picture(told(events=None, parked=None, ledger=None, source=None, events_total=0), drifts=True)
     assert "no event of it is known" == picture.about
+
+
+def test_a_copy_is_drawn_by_what_was_found_of_it() -> None:
+    """Not by its values: those that are hidden all look alike."""
+    alike = replace(told(), source=Shown("3", {"email": "•••"}, 1), copy=Shown("3", {"email": "•••"}, 1))
+    kinds = [
+        [each.kind for each in lanes_picture(alike, drifts=drifts).shapes if isinstance(each, Dot) and each.radius == 7]
+        for drifts in (True, False)
+    ]
+    assert [["dot source now", "dot bad now"], ["dot source now", "dot copy now"]] == kinds
+
+
+@pytest.mark.parametrize(
+    ("changes", "drifts"),
+    [({}, True), ({"status": Status.IN_FLIGHT}, False), ({"difference": Difference.LATENT}, False)],
+)
+def test_what_drifts_is_confirmed_and_not_latent(tmp_path: Path, changes: dict[str, Any], drifts: bool) -> None:
+    """What is late, or about to differ, is drawn as agreeing."""
+    place, run = made_run(tmp_path, [finding(**changes)])
+    assert [drifts] == [each.drifts for each in report_of(run, place, Settings(workspace=place.root)).shown]
