@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from reconcile.report.charts import bars_picture, fields_picture, heat_picture, trend_picture
 from reconcile.report.flow import flow_picture, hop_kind, hop_name
@@ -31,7 +31,14 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": _number, "instant": _instant, "words": _words, "hop": hop_name, "query": _query}
+    made.filters |= {
+        "number": _number,
+        "instant": _instant,
+        "words": _words,
+        "hop": hop_name,
+        "query": _query,
+        "breakable": _breakable,
+    }
     made.globals |= {
         "bars_picture": bars_picture,
         "fields_picture": fields_picture,
@@ -96,6 +103,11 @@ def _instant(at: datetime | str | None) -> str:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
+
+
+def _breakable(name: str) -> Markup:
+    """Let a name break its line between its words."""
+    return escape(name).replace("_", Markup("_<wbr>"))
 
 
 def _query(values: Mapping[str, Any]) -> str:

@@ -8,10 +8,10 @@ from datetime import datetime
 from reconcile.report.picture import Box, Dot, Label, Line, Path, Picture, Shape
 from reconcile.report.story import Moment, Shown, Story
 
-MOST = 14
-"""So many columns at most: the newest."""
+MOST = 10
+"""So many columns at most, the newest: as many as a desk shows without scrolling."""
 
-_LEFT, _COLUMN, _ROW, _TOP = 128.0, 82.0, 38.0, 40.0
+_LEFT, _COLUMN, _NOW, _ROW, _TOP = 128.0, 82.0, 118.0, 38.0, 40.0
 _PARKED = {"retry": "retry", "stash": "stash", "dead_letter": "dead letters"}
 
 
@@ -31,7 +31,7 @@ def lanes_picture(story: Story, *, drifts: bool) -> Picture:
     told = [moment for column in columns for moment in column.moments]
     lanes = _lanes(told)
     rows = {lane: _TOP + (number + 0.5) * _ROW for number, lane in enumerate(lanes)}
-    width = _LEFT + (len(columns) + 1) * _COLUMN
+    width = _LEFT + len(columns) * _COLUMN + _NOW
     shapes: list[Shape] = []
     for number, (lane, y) in enumerate(rows.items()):
         shapes.append(Box(0, y - _ROW / 2, width, _ROW, "lane even" if number % 2 == 0 else "lane", round=0))
@@ -51,11 +51,14 @@ def lanes_picture(story: Story, *, drifts: bool) -> Picture:
                     lines.append(Line(x, rows["source"], x, y, "way"))
             elif (origin := placed.get(_origin(moment))) is not None:
                 lines.append(Path(_curve(origin, (x, y)), "way taken" if moment.lane == "ledger" else "way aside"))
-    x = _LEFT + (len(columns) + 0.5) * _COLUMN
+    x = width - _NOW / 2
     now: list[Shape] = [
-        Line(x - _COLUMN / 2, 8, x - _COLUMN / 2, _TOP + len(lanes) * _ROW, "grid"),
+        Line(width - _NOW, 8, width - _NOW, _TOP + len(lanes) * _ROW, "grid"),
         Label(x, 20, "now", "label strong", "middle"),
     ]
+    # Where the picture is scrolled to what is now, the names on its left are out of sight.
+    others = {lane: y for lane, y in rows.items() if lane not in ("source", "copy")}
+    now += [Label(x, y + 4, lane.removeprefix("log, "), "label tiny", "middle") for lane, y in others.items()]
     now += _side(story.source, x, rows["source"], "source", agrees=True)
     now += _side(story.copy, x, rows["copy"], "copy", agrees=not drifts)
     older = cut + story.left_out
@@ -122,13 +125,13 @@ def _side(shown: Shown | None, x: float, y: float, name: str, *, agrees: bool) -
     if shown is None:
         return [
             Dot(x, y - 5, 6, "dot gone", f"the {name} has no row"),
-            Label(x, y + 13, "no row", "label tiny", "middle"),
+            Label(x, y + 13, f"{name}: no row", "label tiny", "middle"),
         ]
     text = f"v{shown.version}" if shown.version is not None else "a row"
     several = f", {shown.count} times" if shown.count > 1 else ""
     return [
         Dot(x, y - 5, 7, f"dot {name if agrees else 'bad'} now", f"the {name} shows {text}"),
-        Label(x, y + 14, text + several, "small strong", "middle"),
+        Label(x, y + 14, f"{name} {text}{several}", "small strong", "middle"),
     ]
 
 

@@ -93,8 +93,11 @@ def _repaired(links: tuple[LinkResult, ...]) -> str:
     left, drifted = _left(links), sum(each.drifted for each in links if each.left is not None)
     if left is None or not drifted:
         return ""
-    rest = "none is left" if not left else f"{left:,} {'is' if left == 1 else 'are'} left"
-    return f"; {drifted - left:,} {'was' if drifted - left == 1 else 'were'} repaired, {rest}"
+    return f"; {_of(drifted - left, 'was', 'were')} repaired, {_of(left, 'is', 'are')} left"
+
+
+def _of(number: int, one: str, more: str) -> str:
+    return f"none {one}" if not number else f"{number:,} {one if number == 1 else more}"
 
 
 def _left(links: tuple[LinkResult, ...]) -> int | None:

@@ -77,7 +77,7 @@ def test_the_lanes_show_what_the_copy_took_and_what_lies_aside() -> None:
 
 def test_a_side_without_a_row_is_shown_as_that() -> None:
     """A missing copy is no version."""
-    assert "no row" in texts(lanes_picture(told(copy=None), drifts=True))
+    assert "copy: no row" in texts(lanes_picture(told(copy=None), drifts=True))
 
 
 def test_each_partition_has_a_lane() -> None:

@@ -115,7 +115,7 @@ def test_the_verification_has_the_last_word(tmp_path: Path) -> None:
         ("converged", 0, 0, Level.REPAIRED, "2 of 1,000 aggregates differed; 2 were repaired, none is left"),
         ("converged", 1, 0, Level.TOLERATED, "2 of 1,000 aggregates differed; 1 was repaired, 1 is left"),
         ("converged", 1, 1, Level.DRIFT, "2 of 1,000 aggregates differed; 1 was repaired, 1 is left"),
-        ("refused", 2, 1, Level.DRIFT, "2 of 1,000 aggregates differed; 0 were repaired, 2 are left"),
+        ("refused", 2, 1, Level.DRIFT, "2 of 1,000 aggregates differed; none was repaired, 2 are left"),
     ],
 )
 def test_the_headline_tells_what_repair_did(
