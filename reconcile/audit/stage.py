@@ -28,6 +28,7 @@ from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.opening import OpenFence, open_fence
 from reconcile.gather.records import is_origin
 from reconcile.job import Job
+from reconcile.manifest import ChangedInputsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +50,11 @@ def audit(job: Job, corrections: Collection[tuple[str | None, int, int]] = ()) -
     if job.run.done(SUMMARY, job.inputs([gathering.GATHERED])):
         job.say("audited already")
         return
+    if job.run.manifest(gathering.GATHERED).inputs.contract != job.contract.digest:
+        # What was gathered is told by the places of its fields.
+        raise ChangedInputsError(
+            f"the contract was changed since {job.run.id} was gathered: start a new run, or go back to what it was"
+        )
     job.run.discard("audit")
     _Auditing(job, corrections).run()
 

@@ -1,0 +1,27 @@
+"""What the stage `audit` asks of what was gathered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconcile.audit.stage import audit
+from reconcile.contract import load_contract
+from reconcile.job import Job
+from reconcile.settings import Settings
+from reconcile.workspace import ChangedInputsError, Workspace
+from tests.unit.report_runs import CONTRACT, contract_file
+
+
+def test_what_another_contract_gathered_is_not_audited(tmp_path: Path) -> None:
+    """Its fields may stand in other places, and one would be taken for another."""
+    file = contract_file(tmp_path)
+    place = Workspace(tmp_path / "runs")
+    run = place.run("r1")
+    gathering = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
+    run.publish_json("gathered", {"links": []}, gathering.inputs(), stage="gather")
+    contract_file(tmp_path, CONTRACT.replace("policy: ignore", "policy: block"))
+    changed = Job(load_contract(file), file, gathering.settings, place, run)
+    with pytest.raises(ChangedInputsError, match="the contract was changed since r1 was gathered"):
+        audit(changed)
