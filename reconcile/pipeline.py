@@ -74,7 +74,7 @@ def verify(job: Job) -> dict[str, Any]:
     from reconcile.repair import stage_verify
 
     verified = stage_verify.verify(job)
-    registry.begin(job, "verify")
+    registry.verified(job, summary(job.run), verified["exit_code"])
     return verified
 
 

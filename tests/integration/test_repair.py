@@ -357,12 +357,14 @@ def test_a_yes_can_be_said_beforehand(world: World) -> None:
 
 
 def test_what_nobody_consumed_is_unverified(world: World) -> None:
-    """Exit 1; asked again once the group has come to it, it converged and exits 0."""
+    """Exit 1; asked again once the group has come to it, it converged and exits 0, as the control store knows then."""
     job, _ = world.planned(world.contract(), "unverified", world.edited())
     pipeline.apply(job, approved=True)
     assert ({"unverified": 1}, 1) == _outcome(pipeline.verify(job))
+    assert ("verify", 1) == _known(job)
     world.consume()
     assert ({"converged": 1}, 0) == _outcome(pipeline.verify(job))
+    assert ("verify", 0) == _known(job)
 
 
 def test_a_consumer_that_ignores_a_correction_has_refused_it(world: World) -> None:
@@ -439,6 +441,12 @@ def said(world: World, *words: str, answer: str | None = None) -> Any:
     """Call the command line."""
     settings = ("--config", str(world.runs.settings_file), "--workspace", str(world.runs.folder))
     return CliRunner().invoke(cli, [*words, *settings], input=answer)
+
+
+def _known(job: Job) -> tuple[str | None, int | None]:
+    with open_control(job.settings) as control:
+        record = control.run(job.run.id)
+        return record.stage, record.exit_code
 
 
 def _outcome(verified: dict[str, Any]) -> tuple[dict[str, int], int]:
