@@ -49,9 +49,9 @@ class Asked:
 def run_id_of(file: Path, dag_id: str, dag_run_id: str, at: datetime, part: str = "") -> str:
     """Give the id of a contract's run: the same for every attempt of one run of a DAG, sorted by time.
 
-    `part` tells several runs of one contract in one run of a DAG apart.
+    Files whose names differ have runs of their own; `part` tells several of one file in one run of a DAG apart.
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "contract"
     instant = at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    mark = hashlib.sha256("\0".join((dag_id, dag_run_id, part)).encode()).hexdigest()[:_MARK]
+    mark = hashlib.sha256("\0".join((file.stem, dag_id, dag_run_id, part)).encode()).hexdigest()[:_MARK]
     return valid_run_id(f"{name[: LONGEST - len(instant) - _MARK - 2]}-{instant}-{mark}")

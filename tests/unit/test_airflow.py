@@ -61,6 +61,12 @@ def test_another_night_is_another_run() -> None:
     assert run_id_of(FILE, "nightly", "manual__1", AT) != run_id_of(FILE, "nightly", "manual__2", AT)
 
 
+def test_another_file_is_another_run() -> None:
+    """Contracts whose names differ only in what a run's id cannot hold are told apart."""
+    names = ("a b.yaml", "a-b.yaml", "a--b.yaml", "x" * 200 + "1.yaml", "x" * 200 + "2.yaml")
+    assert len(names) == len({run_id_of(Path(each), "nightly", "1", AT) for each in names})
+
+
 def test_any_file_name_gives_a_run_id() -> None:
     """A contract's file may bear any name."""
     assert run_id_of(Path("ä b/..x ü.yaml"), "nightly", "1", AT).startswith("x-20261118T010000Z-")
