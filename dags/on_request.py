@@ -39,7 +39,7 @@ SCHEDULE = AssetOrTimeSchedule(timetable=CronTriggerTimetable("*/5 * * * *", tim
     schedule=SCHEDULE,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
-    max_active_runs=4,
+    max_active_runs=1000,  # one that waits for an approval holds up no other; the pool and the leases limit Spark
     default_args=DEFAULTS,
     tags=["reconcile"],
     doc_md=__doc__,

@@ -7,7 +7,7 @@ import logging
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import installation
 from reconcile.airflow.wakeup import AIRFLOW_CONNECTION, drain
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import ReconcileError, RefusedError
 
 MOST = 20
 """How many requests one run of the DAG takes on; those that are left are found by the next."""
@@ -24,12 +24,12 @@ def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
     with open_control(place.settings()) as control:
         try:
             _log.info("%d records of requests were kept", drain(_cluster(), control, _log.warning))
-        except UnreachableError as error:
+        except ReconcileError as error:
             _log.warning("%s; what was kept before is run all the same", error)
         for number in range(MOST):
             request = control.claim_next(f"{dag_id}/{dag_run_id}/{number}")
             if request is None:
-                break
+                continue  # one of a higher number may be there of an attempt before
             try:
                 file = place.contract_file(request.contract)
             except RefusedError as error:

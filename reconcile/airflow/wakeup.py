@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from reconcile.errors import RefusedError, UnreachableError
 
@@ -44,26 +44,26 @@ class Wanted:
     def value(self) -> bytes:
         """Give the value of its record."""
         said = {"id": self.id, "contract": self.contract, "ids": list(self.ids), "mode": self.mode, "apply": self.apply}
-        return json.dumps(said, ensure_ascii=False).encode()
+        return json.dumps(said, ensure_ascii=False).encode(errors="surrogatepass")
 
 
 def read(value: bytes | None) -> Wanted:
     """Read a record's value; raise RefusedError with what is wrong in it."""
     try:
         said = json.loads(value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RefusedError("it is not JSON") from None
     if not isinstance(said, dict):
         raise RefusedError("it is no object")
     if unknown := sorted(said.keys() - {"id", "contract", "ids", "mode", "apply"}):
-        raise RefusedError(f"it has unknown keys: {', '.join(unknown)[:200]}")
+        raise RefusedError(f"it has unknown keys: {ascii(unknown)[:200]}")
     id_, contract, ids = said.get("id"), said.get("contract"), said.get("ids", [])
     mode, apply = said.get("mode", "auto"), said.get("apply", False)
-    if not isinstance(id_, str) or not 0 < len(id_) <= _LONGEST_ID:
+    if not _is_text(id_) or len(id_) > _LONGEST_ID:
         raise RefusedError(f"its id is no text of 1 to {_LONGEST_ID} characters")
     if not isinstance(contract, str) or _NAME.fullmatch(contract) is None:
         raise RefusedError("its contract is no contract's name")
-    if not isinstance(ids, list) or not all(isinstance(each, str) and each for each in ids):
+    if not isinstance(ids, list) or not all(map(_is_text, ids)):
         raise RefusedError("its ids are no list of texts")
     if mode not in _MODES:
         raise RefusedError(f"its mode is none of {', '.join(_MODES)}")
@@ -75,6 +75,20 @@ def read(value: bytes | None) -> Wanted:
 def keep(control: ControlStore, wanted: Wanted) -> None:
     """Queue a request; one that was delivered before stays as it is."""
     control.request(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply)
+
+
+def given_back(control: ControlStore, request_id: str, contract: str) -> Wanted:
+    """Queue a request once more of which the run of the DAG is gone, and give it as it was asked for.
+
+    Raises RefusedError if it is another contract's, or done.
+    """
+    known = control.request_of(request_id)
+    if known.contract != contract:
+        raise RefusedError(f"the request {request_id} is of the contract {known.contract}, not of {contract}")
+    if control.requeue(request_id).state == "done":
+        how = f"by the run {known.run_id}" if known.run_id else "without a run"
+        raise RefusedError(f"the request {request_id} is done, {how}: ask anew, under another id")
+    return Wanted(known.id, known.contract, known.ids, known.mode, known.apply)
 
 
 def send(cluster: Mapping[str, Any], wanted: Wanted, topic: str = TOPIC) -> None:
@@ -96,21 +110,32 @@ def send(cluster: Mapping[str, Any], wanted: Wanted, topic: str = TOPIC) -> None
 def drain(cluster: Mapping[str, Any], control: ControlStore, say: Callable[[str], None], topic: str = TOPIC) -> int:
     """Keep every request that stands in the topic, and only then count its record as read; give how many.
 
-    A record that holds no request is told and passed by: nobody could ever run it.
+    A record that holds no request is told and passed by: nobody could ever run it. Where the control store does not
+    keep one, that is raised, and the record is read again next time.
     """
+    return sum(_kept(message, control, say, topic) for message in _unread(cluster, topic))
+
+
+def _kept(message: Message, control: ControlStore, say: Callable[[str], None], topic: str) -> bool:
     from reconcile.control.errors import RequestConflictError
 
-    kept = 0
-    for message in _unread(cluster, topic):
-        where = f"{topic}, partition {message.partition()}, offset {message.offset()}"
-        try:
-            keep(control, read(message.value()))
-            kept += 1
-        except RequestConflictError as error:
-            say(f"{where}: {error}")
-        except RefusedError as error:
-            say(f"{where} holds no request: {error}")
-    return kept
+    where = f"{topic}, partition {message.partition()}, offset {message.offset()}"
+    try:
+        wanted = read(message.value())
+    except RefusedError as error:
+        say(f"{where} holds no request: {error}")
+        return False
+    try:
+        keep(control, wanted)
+    except RequestConflictError as error:
+        say(f"{where}: {error}")
+        return False
+    return True
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Tell whether it is text that a database keeps: some of it, without NUL and halves of characters."""
+    return isinstance(value, str) and re.fullmatch("[^\0\ud800-\udfff]+", value) is not None
 
 
 def _unread(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--mode", type=click.Choice(["auto", "digest", "full"]), default="auto", show_default=True)
 @click.option("--apply", is_flag=True, help="Also emit corrections, once they are approved.")
 @click.option("--request-id", help="The same id asks once, however often it is sent; left out, one is made.")
+@click.option("--again", is_flag=True, help="Give --request-id back, as the run of the DAG that had it is gone.")
 @options.config
 @options.workspace
 @options.as_json
@@ -40,19 +41,26 @@ def request(
     mode: Literal["auto", "digest", "full"],
     apply: bool,
     request_id: str | None,
+    again: bool,
     config: Path | None,
     workspace: str | None,
     as_json: bool,
 ) -> None:
     """Ask Airflow to run CONTRACT: the request is kept in the control store, and a record wakes Airflow up."""
-    from reconcile.airflow.wakeup import TOPIC, Wanted, keep, read
+    from reconcile.airflow.wakeup import TOPIC, Wanted, given_back, keep, read
     from reconcile.control.store import open_control
 
+    if again and (request_id is None or ids or ids_file or apply):
+        raise click.UsageError("--again takes a --request-id, and what was asked then")
     cluster = load_contract(contract).topic.cluster
     settings = load_settings(config, workspace)
-    wanted = Wanted(request_id or str(uuid.uuid4()), contract.stem, ids_of(ids, ids_file) or (), mode, apply)
     with open_control(settings) as control:
-        keep(control, read(wanted.value()))
+        if again and request_id is not None:
+            wanted = given_back(control, request_id, contract.stem)
+        else:
+            asked = Wanted(request_id or str(uuid.uuid4()), contract.stem, ids_of(ids, ids_file) or (), mode, apply)
+            wanted = read(asked.value())
+            keep(control, wanted)
     problem = _sent(settings, cluster, wanted)
     if as_json:
         print_json({"request_id": wanted.id, "contract": wanted.contract, "topic": TOPIC, "sent": problem is None})

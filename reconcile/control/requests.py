@@ -58,6 +58,11 @@ class Requests:
             )
         return _request(row)
 
+    def request_of(self, request_id: str) -> Request:
+        """Give a request; raise UnknownRequestError if there is none of this id."""
+        with self._database.reading() as connection:
+            return _request(_row(connection, request_id))
+
     def claim_next(self, holder: str) -> Request | None:
         """Give the request that this holder has not finished, else claim the oldest one queued, else None."""
         columns = requests.c

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,11 @@ def test_a_report_does_not_turn_a_failure_into_a_success(bag: dict[str, Any]) ->
 def test_one_night_at_a_time(bag: dict[str, Any]) -> None:
     """A night that waits for an approval is not overtaken by the next one."""
     assert 1 == bag["at_once"]["nightly"]
+
+
+def test_pending_approvals_hold_up_no_request(bag: dict[str, Any]) -> None:
+    """In the 20 hours that an approval may take, a run is begun every five minutes, and more by records."""
+    assert bag["at_once"]["on_request"] > 2 * (timedelta(hours=20) / timedelta(minutes=5))
 
 
 def test_dags_are_thin() -> None:

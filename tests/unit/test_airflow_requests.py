@@ -1,0 +1,205 @@
+"""Requests: what is kept of the topic, what a run of the DAG claims, and how one is given back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reconcile.airflow import claims, wakeup
+from reconcile.airflow.installation import Installation
+from reconcile.airflow.wakeup import Wanted, read
+from reconcile.cli import cli
+from reconcile.control.errors import ControlRefusedError
+from reconcile.control.store import ControlStore, open_control
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.settings import Settings
+
+POISON = b'{"id": "a\\u0000", "contract": "user-account"}'
+
+
+class Record:
+    """A record of the request topic."""
+
+    def __init__(self, value: bytes, offset: int) -> None:
+        self._value, self._offset = value, offset
+
+    def value(self) -> bytes:
+        """Give its value."""
+        return self._value
+
+    def partition(self) -> int:
+        """Give its place."""
+        return 0
+
+    def offset(self) -> int:
+        """Give its place."""
+        return self._offset
+
+
+class Topic:
+    """A topic of which a record counts as read once the next one is asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *values: bytes) -> None:
+        self.values, self.committed = values, 0
+        monkeypatch.setattr(wakeup, "_unread", self._unread)
+        monkeypatch.setattr(claims, "_cluster", dict)
+
+    def _unread(self, *_: object) -> Iterator[Record]:
+        for offset, value in enumerate(self.values):
+            yield Record(value, offset)
+            self.committed = offset + 1
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlStore]:
+    """The control store of an installation with one contract."""
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "user-account.yaml").touch()
+    place = Installation(None, str(tmp_path), tmp_path / "contracts")
+    monkeypatch.setattr(claims, "installation", lambda: place)
+    with open_control(Settings(workspace=str(tmp_path))) as opened:
+        yield opened
+
+
+def value(id_: str) -> bytes:
+    """Build the value of a request's record."""
+    return Wanted(id_, "user-account").value()
+
+
+def claimed(dag_run: str) -> list[str | None]:
+    """Give the ids of the requests that a run of the DAG takes on."""
+    return [each.request_id for each in claims.claimed("on_request", dag_run)]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"[" * 100_000,
+        POISON,
+        b'{"id": "\\ud800", "contract": "a"}',
+        b'{"id": "\xed\xa0\x80", "contract": "a"}',
+        b'{"id": "1", "contract": "a", "ids": ["b", "c\\u0000"]}',
+        b'{"id": "1", "contract": "a", "ids": ["\\udfff"]}',
+        b'{"id": "1", "contract": "a", "\\ud800": 1}',
+        b'{"id": "1", "contract": "a", "mode": []}',
+    ],
+)
+def test_what_no_store_can_keep_is_refused(bad: bytes) -> None:
+    """It is refused as it is read, and what is told of it can be printed."""
+    with pytest.raises(RefusedError) as caught:
+        read(bad)
+    str(caught.value).encode()
+
+
+def test_a_bad_record_stops_nobody(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """The requests around it are kept, without any other way to the control store, and run."""
+    topic = Topic(monkeypatch, value("r-1"), POISON, b"[" * 100_000, value("r-2"))
+    assert (["r-1", "r-2"], 4) == (claimed("run"), topic.committed)
+
+
+def test_an_id_that_comes_with_another_wish_is_passed_by(
+    monkeypatch: pytest.MonkeyPatch, control: ControlStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told, and the others go on."""
+    control.request("r-1", "user-account", ["other"])
+    topic = Topic(monkeypatch, value("r-1"), value("r-2"))
+    with caplog.at_level(logging.WARNING):
+        assert ["r-1", "r-2"] == claimed("run")
+    assert 2 == topic.committed
+    assert "the request r-1 is there, with another ids" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ControlRefusedError("read only"), UnreachableError("it is down")])
+def test_what_is_not_kept_does_not_count_as_read(
+    monkeypatch: pytest.MonkeyPatch, control: ControlStore, error: ReconcileError
+) -> None:
+    """Where the control store refuses or does not answer, the record is there next time; what was kept is claimed."""
+    control.request("before", "user-account")
+    topic = Topic(monkeypatch, value("r-1"), value("r-2"))
+
+    def keep(_: ControlStore, wanted: Wanted) -> None:
+        if wanted.id == "r-2":
+            raise error
+
+    monkeypatch.setattr(wakeup, "keep", keep)
+    assert (["before"], 1) == (claimed("run"), topic.committed)
+
+
+def test_a_cleared_run_claims_its_own_again(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """Also where the first of its requests are done, and nothing else waits."""
+    Topic(monkeypatch)
+    for each in ("r-1", "r-2", "r-3"):
+        control.request(each, "user-account")
+    assert ["r-1", "r-2", "r-3"] == claimed("run")
+    control.finish("r-1", "done")
+    control.finish("r-2", "done")
+    assert ["r-3"] == claimed("run")
+    assert [] == claimed("another")
+
+
+def test_a_run_takes_on_so_many_at_most(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """The next one takes on the rest, and each is run by one."""
+    Topic(monkeypatch)
+    for number in range(claims.MOST + 3):
+        control.request(f"r-{number:02}", "user-account")
+    assert (claims.MOST, 3) == (len(claimed("first")), len(claimed("second")))
+
+
+def test_a_request_of_no_contract_is_done(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """Nobody could ever run it."""
+    Topic(monkeypatch, Wanted("r-1", "gone").value(), value("r-2"))
+    assert ["r-2"] == claimed("run")
+    assert ("done", None) == ((known := control.request_of("r-1")).state, known.run_id)
+
+
+def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """Whoever deleted the run of the DAG that had it asks for it again, and it goes on with the same run."""
+    Topic(monkeypatch)
+    sent: list[Wanted] = []
+    monkeypatch.setattr(import_module("reconcile.cli.request"), "_sent", lambda *given: sent.append(given[-1]))
+    control.request("r-1", "user-account", ["b", "a"], apply=True)
+    first = claims.claimed("on_request", "deleted")
+    assert [] == claimed("next")
+    assert (0, "r-1\n") == _invoked(tmp_path, "--request-id", "r-1", "--again")
+    assert [Wanted("r-1", "user-account", ("b", "a"), apply=True)] == sent
+    assert first == claims.claimed("on_request", "next")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--again"], "--again takes a --request-id"),
+        (["--again", "--request-id", "r-1", "--id", "a"], "and what was asked then"),
+        (["--again", "--request-id", "r-9"], "knows no request r-9"),
+        (["--again", "--request-id", "r-1"], "r-1 is done, by the run x: ask anew"),
+        (["--again", "--request-id", "r-2"], "r-2 is of the contract user-balance"),
+    ],
+)
+def test_what_cannot_be_given_back(tmp_path: Path, control: ControlStore, arguments: list[str], told: str) -> None:
+    """It is refused with the reason."""
+    control.request("r-1", "user-account")
+    control.finish("r-1", "x")
+    control.request("r-2", "user-balance")
+    code, said = _invoked(tmp_path, *arguments)
+    assert code
+    assert told in said
+
+
+def _invoked(workspace: Path, *arguments: str) -> tuple[int, str]:
+    from reconcile.files import committed
+
+    contract = str(committed("contracts", "user-account.yaml"))
+    done = CliRunner().invoke(cli, ["request", contract, "--workspace", str(workspace), *arguments])
+    return done.exit_code, done.output + (str(done.exception) if done.exception else "")
+
+
+def test_a_record_holds_what_was_asked() -> None:
+    """It is plain JSON, which any program can write."""
+    expected = {"id": "r-1", "contract": "user-account", "ids": [], "mode": "auto", "apply": False}
+    assert expected == json.loads(value("r-1"))
