@@ -53,7 +53,14 @@ _LOCAL_DEFAULTS = {
     "spark.driver.memory": "2g",
 }
 _NEEDED_CLASSES = ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "org.postgresql.Driver")
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|passw|passphrase|token|credential|jaas|(access|api|private|shared)[._-]?key|[.]key([.]|$)|[.]sas[.]",
+    re.IGNORECASE,
+)
+# These say where secrets are and how they are come by, and Spark needs them before a driver runs.
+_NO_SECRET = re.compile(
+    r"^spark[.](security|kerberos)[.]|^spark[.]kubernetes[.]\w+[.]secret(s|KeyRef)[.]|[.]provider([.]|$)|File$"
+)
 
 
 class SparkStartError(ReconcileError):
@@ -108,7 +115,11 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
 
 def public_configuration(settings: Settings, name: str) -> dict[str, str]:
     """Give what may stand on a command line, which everybody on the machine can read: all of it but secrets."""
-    return {key: value for key, value in configuration(settings, name).items() if not _SECRET.search(key)}
+    return {key: value for key, value in configuration(settings, name).items() if not _is_secret(key)}
+
+
+def _is_secret(key: str) -> bool:
+    return _SECRET.search(key) is not None and _NO_SECRET.search(key) is None
 
 
 def _started(settings: Settings, name: str) -> SparkSession:
@@ -145,7 +156,7 @@ def _launched(wanted: Mapping[str, str], output: JvmOutput) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     # Everybody on the machine can read a command line: secrets are set later, inside the JVM.
-    conf = SparkConf().setAll([(key, value) for key, value in wanted.items() if not _SECRET.search(key)])
+    conf = SparkConf().setAll([(key, value) for key, value in wanted.items() if not _is_secret(key)])
     with output.pipe() as stderr:
         return launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
 

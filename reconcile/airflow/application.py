@@ -7,6 +7,7 @@ Exits 0 when the stages are done, 2 when that is refused as things stand, 75 whe
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ class UnverifiedError(UnreachableError):
 @click.option("--contract", "file", required=True, type=click.Path(path_type=Path))
 @click.option("--stages", required=True)
 @click.option("--consumer", "consumers", multiple=True)
-@click.option("--id", "ids", multiple=True)
+@click.option("--ids", "ids_file", type=click.Path(path_type=Path), help="A JSON list of the ids, if only some.")
 @click.option("--mode", default="auto")
 @click.option("--approved", is_flag=True)
 @click.option("--config", type=click.Path(path_type=Path))
@@ -45,7 +46,7 @@ def application(
     file: Path,
     stages: str,
     consumers: tuple[str, ...],
-    ids: tuple[str, ...],
+    ids_file: Path | None,
     mode: AskedMode,
     approved: bool,
     config: Path | None,
@@ -59,7 +60,7 @@ def application(
     from reconcile.spark import session
     from reconcile.workspace import Workspace
 
-    contract = load_contract(file)
+    contract, ids = load_contract(file), _ids(ids_file)
     settings = _as_submitted(load_settings(config, workspace))
     with (
         open_control(settings) as control,
@@ -68,8 +69,7 @@ def application(
     ):
         place = Workspace(settings.workspace, spark)
         run = place.run(run_id)
-        asked = ids or None
-        job = Job(contract, file, settings, place, run, consumers, asked, mode, _say, spark_session=spark, alone=held)
+        job = Job(contract, file, settings, place, run, consumers, ids, mode, _say, spark_session=spark, alone=held)
         perform(job, stages.split(","), approved=approved)
 
 
@@ -109,6 +109,13 @@ def main() -> None:
     except (ReconcileError, click.ClickException) as error:
         _say(f"reconcile: {error}")
         sys.exit(REFUSED)
+
+
+def _ids(file: Path | None) -> tuple[str, ...] | None:
+    """Read the ids, from where spark-submit puts a file for a driver on another machine if it is not in its place."""
+    if file is None:
+        return None
+    return tuple(json.loads((file if file.exists() else Path(file.name)).read_text("utf-8")))
 
 
 def _as_submitted(settings: Settings) -> Settings:

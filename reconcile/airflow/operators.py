@@ -41,7 +41,8 @@ class StageApplication(SparkSubmitOperator):
         decision: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(application=submission.APPLICATION, **{"pool": POOL, **kwargs})
+        # An attempt that was cut off is not looked for by its id at the cluster: the lease waits for it.
+        super().__init__(application=submission.APPLICATION, **{"pool": POOL, "durable": False, **kwargs})
         self.asked, self.stages, self.plan, self.decision = asked, tuple(stages), plan, decision
 
     def execute(self, context: Context) -> None:
@@ -51,14 +52,16 @@ class StageApplication(SparkSubmitOperator):
             raise AirflowSkipException(reason)
         place = installation()
         settings = place.settings()
-        master = self._get_hook()._connection["master"]
+        connection = self._get_hook()._connection
         approved = "apply" in self.stages and self.plan["needs_approval"]
         self.name = f"reconcile {asked.run_id}"
-        self.conf = submission.configuration(settings, master, self.name)
+        self.conf = submission.configuration(settings, connection["master"], self.name, connection["deploy_mode"])
         self.jars = submission.jars(settings)
-        self.application_args = submission.arguments(asked, self.stages, place, approved=approved)
         try:
-            with submission.surroundings(settings):
+            with submission.surroundings(settings), submission.ids_file(asked.ids) as ids:
+                self.application_args = submission.arguments(asked, self.stages, place, ids, approved=approved)
+                if ids is not None and connection["deploy_mode"] == submission.CLUSTER:
+                    self.files = submission.files(settings, ids)
                 super().execute(context)
         except AirflowException as error:
             submitted = getattr(self._hook, "_submit_sp", None)

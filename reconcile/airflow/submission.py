@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +19,20 @@ from reconcile.references import Reference
 from reconcile.settings import Settings
 
 APPLICATION = str(Path(__file__).parent / "submitted" / "run_stages.py")
+CLUSTER = "cluster"
+"""The mode in which the driver runs on another machine than the task."""
 
 _GIVEN = ("spark.master", "spark.app.name", "spark.jars")
 
 
-def arguments(asked: Asked, stages: Sequence[str], place: Installation, *, approved: bool) -> list[str]:
-    """Give the arguments of the application."""
+def arguments(
+    asked: Asked, stages: Sequence[str], place: Installation, ids: Path | None, *, approved: bool
+) -> list[str]:
+    """Give the arguments of the application; `ids` is the file that holds the ids, where only some are asked for."""
     given = ["--run", asked.run_id, "--contract", asked.contract, "--stages", ",".join(stages), "--mode", asked.mode]
-    for option, values in (("--consumer", asked.consumers), ("--id", asked.ids)):
-        given += [part for value in values for part in (option, value)]
+    given += [part for name in asked.consumers for part in ("--consumer", name)]
+    if ids is not None:
+        given += ["--ids", str(ids)]
     if place.config is not None:
         given += ["--config", str(place.config)]
     if place.workspace is not None:
@@ -33,13 +40,26 @@ def arguments(asked: Asked, stages: Sequence[str], place: Installation, *, appro
     return [*given, "--approved"] if approved else given
 
 
-def configuration(settings: Settings, master: str, name: str) -> dict[str, str]:
+@contextmanager
+def ids_file(ids: Sequence[str]) -> Iterator[Path | None]:
+    """Give a file with the ids, as long as the block lasts: a command line has no room for many. None without any."""
+    if not ids:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="reconcile-ids-", suffix=".json", encoding="utf-8") as file:
+        json.dump(list(ids), file)
+        file.flush()
+        yield Path(file.name)
+
+
+def configuration(settings: Settings, master: str, name: str, deploy_mode: str | None) -> dict[str, str]:
     """Give what Spark is started with on a master; secrets are set later, inside of the JVM."""
     from reconcile.spark import public_configuration
 
     there = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
     found = {key: value for key, value in public_configuration(there, name).items() if key not in _GIVEN}
-    found.setdefault("spark.pyspark.driver.python", sys.executable)
+    if deploy_mode != CLUSTER:
+        found.setdefault("spark.pyspark.driver.python", sys.executable)
     if master.startswith("local"):
         found.setdefault("spark.pyspark.python", sys.executable)
     return found
@@ -47,10 +67,14 @@ def configuration(settings: Settings, master: str, name: str) -> dict[str, str]:
 
 def jars(settings: Settings) -> str:
     """Give the jars, as spark-submit takes them."""
-    from reconcile import files
+    from reconcile import files as ours
 
-    given = [each.strip() for each in settings.spark.conf.get("spark.jars", "").split(",") if each.strip()]
-    return ",".join([*map(str, files.jars("spark")), *given])
+    return ",".join([*map(str, ours.jars("spark")), *_listed(settings, "spark.jars")])
+
+
+def files(settings: Settings, *more: Path) -> str:
+    """Give the files that come to a driver on another machine, as spark-submit takes them."""
+    return ",".join([*_listed(settings, "spark.files"), *map(str, more)])
 
 
 @contextmanager
@@ -84,6 +108,10 @@ def references(value: Any) -> Iterator[Reference]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from references(each)
+
+
+def _listed(settings: Settings, key: str) -> list[str]:
+    return [each.strip() for each in settings.spark.conf.get(key, "").split(",") if each.strip()]
 
 
 def _connections(settings: Settings) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import Any
 import pytest
 
 from reconcile.airflow.alerts import alerts
+from reconcile.airflow.application import _ids
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import not_applied, review
-from reconcile.airflow.submission import arguments, configuration, references
+from reconcile.airflow.submission import arguments, configuration, ids_file, references
 from reconcile.airflow.wakeup import Wanted, read
 from reconcile.connections import Cluster
 from reconcile.control.alone import alone
@@ -171,14 +174,28 @@ def test_only_a_contract_of_the_folder_is_taken(tmp_path: Path) -> None:
 
 
 def test_the_application_is_told_all() -> None:
-    """Stages, ids, consumers, the settings and the approval reach the application."""
+    """Stages, consumers, the settings and the approval reach the application, and where the ids stand."""
     asked = replace(ASKED, ids=("a", "b"), consumers=("login",))
+    ids = Path("ids.json")
     place = Installation(Path("r.yaml"), "runs", Path())
     expected = (
         "--run user-account-1 --contract contracts/user-account.yaml --stages apply,verify --mode auto"
-        " --consumer login --id a --id b --config r.yaml --workspace runs --approved"
+        " --consumer login --ids ids.json --config r.yaml --workspace runs --approved"
     )
-    assert expected == " ".join(arguments(asked, ("apply", "verify"), place, approved=True))
+    assert expected == " ".join(arguments(asked, ("apply", "verify"), place, ids, approved=True))
+
+
+def test_many_ids_reach_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be more than a command line holds, of any form; a driver elsewhere finds them where it is started."""
+    asked = tuple(f"id {number} \n ü '" for number in range(50_000))
+    with ids_file(asked) as file:
+        assert file is not None
+        assert (asked, 0o600) == (_ids(file), file.stat().st_mode & 0o777)
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert asked == _ids(file)
+    with ids_file(()) as none:
+        assert none is None
 
 
 def test_references_to_airflow_are_found() -> None:
@@ -218,11 +235,51 @@ def test_a_contract_is_free_after_its_run(tmp_path: Path) -> None:
             assert not held.lost
 
 
-def test_a_command_line_tells_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is secret among Spark's settings is left out of what spark-submit is given."""
+SECRETS = (
+    "spark.hadoop.fs.s3a.access.key",
+    "spark.hadoop.fs.s3a.secret.key",
+    "spark.hadoop.fs.s3a.bucket.lake.session.token",
+    "spark.hadoop.fs.s3a.encryption.key",
+    "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.sas.container.lake.blob.core.windows.net",
+    "spark.hadoop.fs.azure.account.oauth2.client.secret",
+    "spark.hadoop.fs.gs.auth.service.account.private.key",
+    "spark.hadoop.fs.oss.accessKeyId",
+    "spark.ssl.keyPassword",
+    "spark.ssl.key.passphrase",
+    "spark.my.credential",
+    "spark.kubernetes.authenticate.driver.oauthToken",
+)
+PUBLIC = (
+    "spark.executor.cores",
+    "spark.kubernetes.driver.secretKeyRef.USER_DB_URL",
+    "spark.kubernetes.executor.secrets.stores",
+    "spark.kubernetes.authenticate.submission.oauthTokenFile",
+    "spark.hadoop.fs.s3a.aws.credentials.provider",
+    "spark.hadoop.hadoop.security.credential.provider.path",
+)
+
+
+def test_a_command_line_tells_no_secret(submitted: Settings) -> None:
+    """Whatever is secret among Spark's settings is left out of what spark-submit is given; where one is, is not."""
+    conf = dict.fromkeys(SECRETS, "s3-secret") | dict.fromkeys(PUBLIC, "there")
+    settings = submitted.model_copy(update={"spark": Spark(conf=conf)})
+    given = configuration(settings, "local[2]", "a run", "client")
+    assert set(PUBLIC) == {name for name in (*SECRETS, *PUBLIC) if name in given}
+    assert "s3-secret" not in str(given)
+
+
+def test_a_driver_elsewhere_has_a_python_of_its_own(submitted: Settings) -> None:
+    """Beside the task it runs ours; on a node of a cluster that would lead nowhere."""
+    beside, elsewhere = (configuration(submitted, "yarn", "a run", mode) for mode in ("client", "cluster"))
+    assert sys.executable == beside["spark.pyspark.driver.python"]
+    assert sys.executable not in elsewhere.values()
+
+
+@pytest.fixture
+def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a place that has its jars."""
     (tmp_path / "spark").mkdir()
     (tmp_path / "spark" / "some.jar").touch()
     monkeypatch.setenv("RECONCILE_JARS", str(tmp_path))
-    spark = Spark(conf={"spark.hadoop.fs.s3a.secret.key": "s3-secret", "spark.executor.cores": "2"})
-    given = configuration(Settings(spark=spark), "local[2]", "a run")
-    assert ("2", False) == (given["spark.executor.cores"], "s3-secret" in str(given))
+    return Settings()

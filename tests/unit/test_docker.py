@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,59 @@ def test_what_the_image_copies_is_there() -> None:
     paths = [committed(name) for line in copies for name in line.split()]
     assert paths
     assert [] == [path for path in paths if not path.exists()]
+
+
+SPARK_SAYS = {
+    "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.1",
+    "SPARK_DRIVER_URL": "spark://driver",
+    "SPARK_EXECUTOR_ID": "7",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "1g",
+    "SPARK_APPLICATION_ID": "app",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.2",
+    "SPARK_EXECUTOR_POD_NAME": "pod",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_CLASSPATH": "/more.jar",
+    "SPARK_JAVA_OPT_0": "-Duser.timezone=UTC",
+    "SPARK_JAVA_OPT_1": "-Da=b c",
+}
+
+
+def started(tmp_path: Path, *words: str) -> list[str]:
+    """Give what a container that is given these words runs."""
+    for name in ("spark-submit", "java", "reconcile"):
+        stub = tmp_path / name
+        stub.write_text('#!/bin/bash\nprintf "%s\\n" "${0##*/}" "$@"\n')
+        stub.chmod(0o755)
+    (tmp_path / "python").symlink_to(sys.executable)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(sys.path), **SPARK_SAYS}
+    return subprocess.run(
+        ["bash", str(DOCKER / "start.sh"), *words], env=environment, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+def test_the_image_runs_commands(tmp_path: Path) -> None:
+    """What Spark does not ask for is a command of ours."""
+    assert ["reconcile", "run", "a contract.yaml"] == started(tmp_path, "run", "a contract.yaml")
+
+
+def test_the_image_runs_a_driver(tmp_path: Path) -> None:
+    """Beside itself, as Kubernetes has chosen the place already."""
+    found = started(tmp_path, "driver", "--properties-file", "p", "local:///x.py")
+    assert ["spark-submit", "--deploy-mode", "client"] == found[:3]
+    assert "spark.driver.bindAddress=10.0.0.1" in found
+    assert ["--properties-file", "p", "local:///x.py"] == found[-3:]
+
+
+def test_the_image_runs_an_executor(tmp_path: Path) -> None:
+    """With all that Spark says of it, and Spark's own classes."""
+    found = started(tmp_path, "executor")
+    assert ["java", "-Duser.timezone=UTC", "-Da=b c", "-Xms1g", "-Xmx1g", "-cp"] == found[:6]
+    assert "/more.jar" in found[6].split(":")
+    assert [
+        file for part in found[6].split(":") if part.endswith("/jars/*") for file in Path(part[:-1]).glob("spark-*")
+    ]
+    assert "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend" == found[7]
+    assert {"--driver-url": "spark://driver", "--executor-id": "7", "--cores": "2", "--podName": "pod"}.items() <= dict(
+        zip(found[8::2], found[9::2], strict=True)
+    ).items()

@@ -1,0 +1,103 @@
+"""The tasks on Spark: what they refuse, and what spark-submit is asked for on each kind of cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reconcile.airflow.asked import Asked
+from reconcile.airflow.installation import Installation
+from reconcile.airflow.review import APPROVE
+from reconcile.files import committed
+
+pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
+
+if TYPE_CHECKING:
+    from reconcile.airflow.operators import StageApplication
+
+ASKED = Asked("contracts/user-account.yaml", "user-account-1", ids=("a", "b")).data()
+TABLE = committed("docs", "cluster.md").read_text("utf-8")
+ROWS = dict(re.findall(r"^\| ([^|]+) \| `(\{.+\})` \|$", TABLE, flags=re.M))
+WAITS = {"skipped": None, "needs_approval": True}
+
+
+@pytest.fixture
+def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make tasks whose commands are kept in place of being run."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "some.jar").touch()
+    monkeypatch.setenv("RECONCILE_JARS", str(tmp_path))
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    from reconcile.airflow import operators
+
+    commands: list[list[str]] = []
+    monkeypatch.setattr(operators, "installation", lambda: Installation(None, str(tmp_path), tmp_path))
+    monkeypatch.setattr(
+        SparkSubmitHook, "submit", lambda hook, script: commands.append(hook._build_spark_submit_command(script))
+    )
+
+    def made(connection: str, stages: Sequence[str] = ("gather",), **given: Any) -> tuple[StageApplication, Any]:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+        return operators.StageApplication(task_id="t", asked=ASKED, stages=stages, **given), commands
+
+    return made
+
+
+@pytest.mark.parametrize("decision", [None, {"chosen_options": ["Reject"]}, {"chosen_options": []}])
+def test_nothing_is_submitted_without_a_yes(application: Any, decision: dict[str, Any] | None) -> None:
+    """Airflow ignores skips inside mapped groups, so that the task itself looks at the answer."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    task, commands = application(ROWS["this machine"], ("apply", "verify"), plan=WAITS, decision=decision)
+    with pytest.raises(AirflowSkipException, match="the corrections were not approved"):
+        task.execute({})
+    assert [] == commands
+
+
+def test_a_yes_is_submitted(application: Any) -> None:
+    """The application is told of it."""
+    decision = {"chosen_options": [APPROVE]}
+    task, commands = application(ROWS["this machine"], ("apply", "verify"), plan=WAITS, decision=decision)
+    task.execute({})
+    assert "--approved" in commands[0]
+
+
+@pytest.mark.parametrize("where", ROWS)
+def test_every_place_of_the_docs_is_submitted_to(application: Any, where: str) -> None:
+    """The connections that the docs give are such as Airflow takes."""
+    connection = json.loads(ROWS[where])
+    if connection["host"].startswith("k8s") and not _is_there("airflow.providers.cncf.kubernetes"):
+        pytest.skip("apache-airflow-providers-cncf-kubernetes is not installed")
+    task, commands = application(ROWS[where])
+    task.execute({})
+    command = commands[0]
+    mode = connection.get("extra", {}).get("deploy-mode")
+    assert _given(command, "--master").startswith(connection["host"])
+    assert mode == _given(command, "--deploy-mode")
+    assert _given(command, "--files") == (_given(command, "--ids") if mode == "cluster" else None)
+
+
+def test_no_place_is_missing() -> None:
+    """The table of the docs is read here."""
+    hosts = {json.loads(each)["host"].partition(":")[0] for each in ROWS.values()}
+    assert {"local[*]", "spark", "yarn", "k8s"} == hosts
+
+
+def _given(command: Sequence[str], option: str) -> Any:
+    return dict(pairwise(command)).get(option)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
