@@ -22,8 +22,13 @@ from reconcile.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from reconcile.gather.link_reader import AskedMode
+    from reconcile.run import Run
 
 REFUSED, TRY_LATER = 2, 75
+
+
+class IncompleteError(UnreachableError):
+    """Raised when a store or a cluster did not answer when a link was read: gather again later."""
 
 
 class UnverifiedError(UnreachableError):
@@ -70,7 +75,18 @@ def application(
         place = Workspace(settings.workspace, spark)
         run = place.run(run_id)
         job = Job(contract, file, settings, place, run, consumers, ids, mode, _say, spark_session=spark, alone=held)
-        perform(job, stages.split(","), approved=approved)
+        wanted = stages.split(",")
+        perform(job, wanted, approved=approved)
+        if "audit" in wanted:
+            require_read(run)
+
+
+def require_read(run: Run) -> None:
+    """Raise IncompleteError where what could not be read may be read later; the other links are audited by then."""
+    from reconcile import pipeline
+
+    if lost := [each for each in pipeline.summary(run)["unread"] if each["may_pass"]]:
+        raise IncompleteError("; ".join(f"{each['link']} could not be read: {each['message']}" for each in lost))
 
 
 def perform(job: Job, stages: Sequence[str], *, approved: bool) -> None:
@@ -100,10 +116,11 @@ def perform(job: Job, stages: Sequence[str], *, approved: bool) -> None:
 def main() -> None:
     """Run the application and exit with its code."""
     from reconcile.control.errors import LeaseHeldError, LeaseLostError
+    from reconcile.spark import SparkStartError
 
     try:
         application.main(standalone_mode=False)
-    except (UnreachableError, LeaseHeldError, LeaseLostError) as error:
+    except (UnreachableError, SparkStartError, LeaseHeldError, LeaseLostError) as error:
         _say(f"reconcile: {error}")
         sys.exit(TRY_LATER)
     except (ReconcileError, click.ClickException) as error:

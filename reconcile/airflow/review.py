@@ -11,11 +11,14 @@ from reconcile.airflow.asked import Asked
 APPROVE = "Approve"
 
 
-def review(asked: Asked, plan: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Give how many corrections a plan has, whether a person has to approve, and why none may be applied."""
+def review(asked: Asked, plan: Mapping[str, Any], aggregates: Mapping[str, int]) -> dict[str, Any]:
+    """Give how many corrections a plan has, whether a person has to approve, and why none may be applied.
+
+    `aggregates` says how many each link has, of which `max_ratio` is a share.
+    """
     numbers = {link["link"]: _corrections(link) for link in plan["links"]}
     approval = [link["link"] for link in plan["links"] if link["approval"] and numbers[link["link"]]]
-    reason = _reason(asked, plan, summary, numbers)
+    reason = _reason(asked, plan, aggregates, numbers)
     return {
         "run_id": plan["run_id"],
         "corrections": sum(numbers.values()),
@@ -26,14 +29,13 @@ def review(asked: Asked, plan: Mapping[str, Any], summary: Mapping[str, Any]) ->
     }
 
 
-def over_caps(asked: Asked, summary: Mapping[str, Any], numbers: Mapping[str, int]) -> list[str]:
+def over_caps(asked: Asked, aggregates: Mapping[str, int], numbers: Mapping[str, int]) -> list[str]:
     """Say which links would get more corrections than was asked for at most."""
-    compared = {each["link"]: each["compared"] for each in summary["links"]}
     said = []
     for link, number in numbers.items():
         if asked.max_corrections is not None and number > asked.max_corrections:
             said.append(f"{link}: {number:,} corrections, and at most {asked.max_corrections:,} were asked for")
-        if asked.max_ratio is not None and number > asked.max_ratio * compared.get(link, 0):
+        if asked.max_ratio is not None and number > asked.max_ratio * aggregates.get(link, 0):
             said.append(f"{link}: {number:,} corrections are more than {asked.max_ratio:.2%} of its aggregates")
     return said
 
@@ -50,13 +52,13 @@ def not_applied(reviewed: Mapping[str, Any], decision: Mapping[str, Any] | None)
 
 
 def _reason(
-    asked: Asked, plan: Mapping[str, Any], summary: Mapping[str, Any], numbers: Mapping[str, int]
+    asked: Asked, plan: Mapping[str, Any], aggregates: Mapping[str, int], numbers: Mapping[str, int]
 ) -> str | None:
     if reasons := refusals(plan):
         return "the plan is refused: " + "; ".join(reasons)
     if not any(numbers.values()):
         return "there is nothing that a correction could mend"
-    if over := over_caps(asked, summary, numbers):
+    if over := over_caps(asked, aggregates, numbers):
         return "; ".join(over)
     return None if asked.apply else "a dry run was asked for"
 

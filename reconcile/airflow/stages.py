@@ -1,4 +1,8 @@
-"""What tasks read of a run between its applications; none of it computes anything on Spark."""
+"""What tasks read of a run between its applications; nothing is computed on Spark.
+
+Where the workspace is no folder but a URI, it is reached through Spark all the same: on `spark.master` of the settings,
+within the task.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,13 @@ def failed_gate(asked: Asked) -> list[str]:
 
 def reviewed(asked: Asked) -> dict[str, Any]:
     """Give what a run's plan comes to."""
+    from reconcile.domain.plan import aggregates
+
     with installation().run(asked.run_id) as (_, run, _settings):
-        return review(asked, run.json("plan"), run.json("summary"))
+        rows = run.json("fence")["source"]["rows"]
+        links = run.json("summary")["links"]
+        numbers = {each["link"]: aggregates(each["compared"], rows, some=bool(asked.ids)) for each in links}
+        return review(asked, run.json("plan"), numbers)
 
 
 def verified(asked: Asked) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from reconcile.domain.case import FieldRule, Link
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather import row_columns
 from reconcile.gather import stage as gathering
-from reconcile.gather.fence import from_json
+from reconcile.gather.fence import Unread, from_json
 from reconcile.gather.history import History
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.opening import OpenFence, open_fence
@@ -80,7 +80,7 @@ class _Auditing:
         self.inputs = job.inputs([gathering.GATHERED])
         self.before = from_json(json.dumps(job.run.json(gathering.FENCE)))
         self.links: dict[str, dict[str, Any]] = {each["consumer"]: each for each in self.gathered["links"]}
-        self.unread: dict[str, str] = {each["link"]: each["message"] for each in self.gathered["unread"]}
+        self.unread = {each["link"]: Unread(**each) for each in self.gathered["unread"]}
         self.reaches: dict[str, link_facts.Reach] = {}
 
     def run(self) -> None:
@@ -96,7 +96,7 @@ class _Auditing:
         frames = [self._findings(each) for each in read]
         found = reduce(lambda left, right: left.unionByName(right), frames, job.spark.createDataFrame([], SCHEMA))
         complete = not self.unread
-        notes = [f"{link}: {message}" for link, message in sorted(self.unread.items())]
+        notes = [f"{link}: {each.message}" for link, each in sorted(self.unread.items())]
         found.persist()  # to put them in order Spark looks at them twice
         ordered = found.orderBy("link", "aggregate_id")
         job.run.publish_parquet(FINDINGS, ordered, self.inputs, stage="audit", complete=complete, notes=notes)
@@ -169,7 +169,7 @@ class _Auditing:
         job.say(f"reading {sum(each.counted.suspects for each in suspected):,} suspects again")
         names, read = [each.consumer.name for each in suspected], []
         with open_fence(job.contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
-            self.unread |= {each.link: each.message for each in opened.fence.unread}
+            self.unread |= {each.link: each for each in opened.fence.unread}
             history = gathering.log_history(job, opened.fence)
             for each in suspected:
                 if each.consumer.name in opened.consumers:
@@ -179,7 +179,8 @@ class _Auditing:
                         read.append(found)
                     except (UnreachableError, RefusedError) as error:
                         opened.require_source_alive()
-                        self.unread[job.contract.link(each.consumer)] = str(error)
+                        link = job.contract.link(each.consumer)
+                        self.unread[link] = Unread.because(link, each.consumer.name, error)
                     finally:
                         opened.release(each.consumer.name)
             opened.require_source_alive()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.contract import Consumer, Contract
 from reconcile.domain.finding import Difference, Status
-from reconcile.gather.fence import Fence
+from reconcile.gather.fence import Fence, Unread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ def summary(
     fence: Fence,
     counted: Mapping[str, Counted],
     findings: DataFrame,
-    unread: Mapping[str, str],
+    unread: Mapping[str, Unread],
 ) -> dict[str, Any]:
     """Give the figures of a run, by link in the contract's order."""
     from pyspark.sql import functions as f
@@ -54,7 +54,9 @@ def summary(
         "complete": complete,
         "fence": {"opened_at": fence.opened_at.isoformat(), "closed_at": fence.closed_at.isoformat()},
         "links": links,
-        "unread": [{"link": link, "message": message} for link, message in sorted(unread.items())],
+        "unread": [
+            {"link": link, "message": each.message, "may_pass": each.may_pass} for link, each in sorted(unread.items())
+        ],
         "exit_code": COULD_NOT_TELL if not complete else DRIFT if beyond else AGREES,
     }
 

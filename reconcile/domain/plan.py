@@ -31,6 +31,11 @@ class Caps:
         return tuple(found)
 
 
+def aggregates(compared: int, source_rows: int | None, *, some: bool) -> int:
+    """Count the aggregates that a cap's ratio is about: all of a link, also where only some were asked for."""
+    return max(compared, source_rows or 0) if some else compared
+
+
 @dataclass(frozen=True)
 class LinkPlan:
     """What is done on one link."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from reconcile.domain.canonical import Layout
-from reconcile.errors import RefusedError
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.cluster import GroupStanding, GroupState
 from reconcile.gather.standing import GroupPlace, PartitionPlace, PlaceState
 from reconcile.gather.store_session import Snapshot
@@ -80,6 +80,13 @@ class Unread:
     name: str
     kind: str
     message: str
+    may_pass: bool = False
+    """Whether it may be read later as it stands: what did not answer, not what refused."""
+
+    @classmethod
+    def because(cls, link: str, name: str, error: ReconcileError) -> Unread:
+        """Give what an error kept from being read."""
+        return cls(link, name, type(error).__name__, str(error), isinstance(error, UnreachableError))
 
 
 @dataclass(frozen=True)

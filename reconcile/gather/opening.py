@@ -254,7 +254,7 @@ class _Opening:
         try:
             yield
         except (UnreachableError, RefusedError) as error:
-            self._unread.append(Unread(self.contract.link(consumer), consumer.name, type(error).__name__, str(error)))
+            self._unread.append(Unread.because(self.contract.link(consumer), consumer.name, error))
 
 
 class _Link:

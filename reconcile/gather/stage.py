@@ -133,7 +133,7 @@ class _Gathering:
                 self._parquet(parked_records(consumer.name), frame)
 
     def _left_out(self, consumer: Consumer, error: ReconcileError) -> None:
-        self.unread.append(Unread(self.job.contract.link(consumer), consumer.name, type(error).__name__, str(error)))
+        self.unread.append(Unread.because(self.job.contract.link(consumer), consumer.name, error))
         self.links.pop(consumer.name, None)
 
     def _notes(self) -> list[str]:

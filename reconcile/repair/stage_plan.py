@@ -113,12 +113,9 @@ class _Planning:
         return _Draft(consumer, empty, findings, ids)
 
     def _aggregates(self, link: str) -> int:
-        """Count the aggregates that a cap's ratio is about: all of them, also where only some were asked for."""
         compared = {each["link"]: each["compared"] for each in self.summary["links"]}.get(link, 0)
-        if self.job.ids is None:
-            return int(compared)
-        fence = self.job.run.json(gathering.FENCE)
-        return max(int(compared), fence["source"]["rows"] or 0)
+        rows = self.job.run.json(gathering.FENCE)["source"]["rows"]
+        return plans.aggregates(compared, rows, some=self.job.ids is not None)
 
     def _dependencies(self, consumer: Consumer) -> tuple[str, ...]:
         groups = {each.group for each in self.job.links}

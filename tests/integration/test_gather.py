@@ -130,7 +130,7 @@ def test_a_store_that_is_down_makes_the_run_incomplete(lab: Lab, runs: Runs, mon
     monkeypatch.setenv("RECONCILE_CONN_LOGIN_DB", "postgresql://nobody@127.0.0.1:1/login")
     job, told = runs.audited("user-account", "down")
     assert 2 == told["exit_code"]
-    assert ["user-account/login"] == [each["link"] for each in told["unread"]]
+    assert [("user-account/login", True)] == [(each["link"], each["may_pass"]) for each in told["unread"]]
     assert [False, False] == [job.run.manifest(name).complete for name in ("gathered", "findings")]
 
 
@@ -142,6 +142,7 @@ def test_a_right_that_is_missing_is_named(lab: Lab, runs: Runs) -> None:
     finally:
         sql(lab, "login", "grant select on processed_message to reconcile_reader")
     assert "processed_message" in told["unread"][0]["message"]
+    assert not told["unread"][0]["may_pass"]
     assert 2 == told["exit_code"]
 
 

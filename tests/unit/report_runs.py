@@ -182,7 +182,7 @@ def made_run(
         "contract": digest,
         "opened_at": at.isoformat(),
         "closed_at": at.isoformat(),
-        "source": {"store": "user-db"},
+        "source": {"store": "user-db", "rows": None},
         "topic": {"name": TOPIC, "partitions": partitions},
     }
     link: dict[str, Any] = {

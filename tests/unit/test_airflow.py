@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +12,17 @@ from typing import Any
 
 import pytest
 
+from reconcile.airflow import stages
 from reconcile.airflow.alerts import alerts
-from reconcile.airflow.application import _ids
+from reconcile.airflow.application import (
+    REFUSED,
+    TRY_LATER,
+    IncompleteError,
+    _ids,
+    application,
+    main,
+    require_read,
+)
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import not_applied, review
@@ -22,20 +32,24 @@ from reconcile.connections import Cluster
 from reconcile.control.alone import alone
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
-from reconcile.errors import RefusedError
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather.fence import Unread
 from reconcile.references import Reference
 from reconcile.report.expectations import unmet
 from reconcile.settings import Settings, Spark
+from reconcile.spark import SparkStartError
+from reconcile.workspace import Workspace
 
 FILE = Path("contracts/user-account.yaml")
 AT = datetime(2026, 11, 18, 1, 0, tzinfo=UTC)
 ASKED = Asked(str(FILE), "user-account-1")
 LINK = "user-account/login"
+AGGREGATES = {LINK: 100}
 
 
-def summary(drifted: int = 0, unread: str | None = None) -> dict[str, Any]:
+def summary(drifted: int = 0, unread: str | None = None, compared: int = 100) -> dict[str, Any]:
     """Build the figures of a run."""
-    link = {"link": LINK, "compared": 100, "drifted": drifted, "beyond_tolerance": drifted > 0}
+    link = {"link": LINK, "compared": compared, "drifted": drifted, "beyond_tolerance": drifted > 0}
     return {"links": [link], "unread": [] if unread is None else [{"link": LINK, "message": unread}]}
 
 
@@ -83,7 +97,7 @@ def test_what_is_asked_comes_through_a_task() -> None:
 
 def test_a_person_is_asked_where_the_contract_wants_it() -> None:
     """There are corrections, and their link needs approval."""
-    assert review(ASKED, plan(2), summary(2))["needs_approval"]
+    assert review(ASKED, plan(2), AGGREGATES)["needs_approval"]
 
 
 @pytest.mark.parametrize(
@@ -99,23 +113,34 @@ def test_a_person_is_asked_where_the_contract_wants_it() -> None:
 )
 def test_nobody_is_asked_in_vain(asked: Asked, made: dict[str, Any]) -> None:
     """Nobody is asked where nothing is to be approved, or nothing would be applied."""
-    assert not review(asked, made, summary(2))["needs_approval"]
+    assert not review(asked, made, AGGREGATES)["needs_approval"]
+
+
+def test_a_ratio_is_a_share_of_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only some ids were asked for: two of them are few among a hundred."""
+    run = Workspace(str(tmp_path)).run(ASKED.run_id)
+    for name, value in (("plan", plan(2)), ("summary", summary(2, compared=2)), ("fence", {"source": {"rows": 100}})):
+        run.publish_json(name, value, run.inputs("digest"), stage="plan")
+    monkeypatch.setattr(stages, "installation", lambda: Installation(None, str(tmp_path), tmp_path))
+    some = replace(ASKED, ids=("a", "b"), max_ratio=0.02)
+    assert stages.reviewed(some)["needs_approval"]
+    assert "more than 1.00%" in str(stages.reviewed(replace(some, max_ratio=0.01))["skipped"])
 
 
 @pytest.mark.parametrize("decision", [None, {}, {"chosen_options": ["Reject"]}, {"chosen_options": []}])
 def test_nothing_is_applied_without_a_yes(decision: dict[str, Any] | None) -> None:
     """Anything but an explicit yes is a no."""
-    assert "the corrections were not approved" == not_applied(review(ASKED, plan(2), summary(2)), decision)
+    assert "the corrections were not approved" == not_applied(review(ASKED, plan(2), AGGREGATES), decision)
 
 
 def test_a_yes_is_enough() -> None:
     """What was approved is applied."""
-    assert not_applied(review(ASKED, plan(2), summary(2)), {"chosen_options": ["Approve"]}) is None
+    assert not_applied(review(ASKED, plan(2), AGGREGATES), {"chosen_options": ["Approve"]}) is None
 
 
 def test_a_yes_does_not_lift_a_refusal() -> None:
     """A plan that is refused is not applied, whatever somebody answered."""
-    reviewed = review(ASKED, plan(2, refused=["more than the cap"]), summary(2))
+    reviewed = review(ASKED, plan(2, refused=["more than the cap"]), AGGREGATES)
     assert "refused" in str(not_applied(reviewed, {"chosen_options": ["Approve"]}))
 
 
@@ -196,6 +221,40 @@ def test_many_ids_reach_the_application(tmp_path: Path, monkeypatch: pytest.Monk
     assert asked == _ids(file)
     with ids_file(()) as none:
         assert none is None
+
+
+def test_what_did_not_answer_is_read_again_later(tmp_path: Path) -> None:
+    """The run is made as far as it goes, and the application says that the next attempt may read more."""
+    run = Workspace(str(tmp_path)).run("r")
+    for lost, kept in ((UnreachableError("it is down"), False), (RefusedError("no such table"), True)):
+        unread = Unread.because(LINK, "login", lost)
+        told = {"unread": [{"link": LINK, "message": unread.message, "may_pass": unread.may_pass}]}
+        run.publish_json("summary", told, run.inputs("digest"), stage="audit", complete=False)
+        with nullcontext() if kept else pytest.raises(IncompleteError, match="it is down"):
+            require_read(run)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnreachableError("down"), TRY_LATER),
+        (SparkStartError("no master"), TRY_LATER),
+        (LeaseHeldError("another"), TRY_LATER),
+        (RefusedError("no"), REFUSED),
+    ],
+)
+def test_what_may_pass_has_an_exit_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, error: ReconcileError, code: int
+) -> None:
+    """The task is tried again by it."""
+
+    def fail(**_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(application, "main", fail)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert code == caught.value.code
 
 
 def test_references_to_airflow_are_found() -> None:
