@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow.sdk import BaseOperatorLink
 
@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 PREFIX = "/reconcile"
-"""Where Airflow serves the web app."""
+"""Where Airflow serves the web app, below the path of its own."""
+
+
+def address(path: str) -> str:
+    """Give the path of a page of the web app, as a browser asks for it."""
+    from airflow.sdk.configuration import conf
+
+    ours: str = conf.get("api", "base_url", fallback="") or ""
+    return urlsplit(ours).path.rstrip("/") + PREFIX + path
 
 
 class ReportLink(BaseOperatorLink):
@@ -22,4 +30,4 @@ class ReportLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:  # noqa: ARG002
         """Give the address; empty where the task does not know its run yet."""
         asked = getattr(operator, "asked", None)
-        return f"{PREFIX}/runs/{quote(asked['run_id'])}" if isinstance(asked, dict) else ""
+        return address(f"/runs/{quote(asked['run_id'])}") if isinstance(asked, dict) else ""

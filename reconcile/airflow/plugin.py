@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from reconcile.airflow.installation import installation
-from reconcile.airflow.link import PREFIX, ReportLink
+from reconcile.airflow.link import PREFIX, ReportLink, address
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,7 +75,7 @@ class ReconcilePlugin(AirflowPlugin):
     external_views = [  # noqa: RUF012
         {
             "name": "Reconciliation",
-            "href": f"{PREFIX}/",
+            "href": address("/"),
             "destination": "nav",
             "category": "browse",
             "url_route": "reconciliation",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,6 +85,21 @@ def test_every_place_of_the_docs_is_submitted_to(application: Any, where: str) -
     assert _given(command, "--master").startswith(connection["host"])
     assert mode == _given(command, "--deploy-mode")
     assert _given(command, "--files") == (_given(command, "--ids") if mode == "cluster" else None)
+
+
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [("https://host/airflow", "/airflow"), ("https://host/airflow/", "/airflow"), ("http://host:8080", "")],
+)
+def test_a_report_stands_below_airflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, base: str, path: str) -> None:
+    """Wherever its UI is served, the link of a task leads there, and so does the menu."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
+    from reconcile.airflow.link import ReportLink, address
+
+    task: Any = SimpleNamespace(asked={"run_id": "user-account-1"})
+    assert f"{path}/reconcile/runs/user-account-1" == ReportLink().get_link(task, ti_key=None)
+    assert f"{path}/reconcile/" == address("/")
 
 
 def test_no_place_is_missing() -> None:
