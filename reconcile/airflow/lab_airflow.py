@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from reconcile.airflow.standalone import Standalone, lab_wiring
@@ -44,11 +43,7 @@ def up(lab: Lab, airflow: Standalone, say: Say, master: str = "local[2]") -> str
         say("providing Airflow's database")
         airflow.provide(lab_wiring(_settings(lab, airflow), _runs(lab), committed("contracts"), lab.bootstrap, master))
         start_services(lab, airflow)
-        say("starting Airflow, which takes a minute")
-        airflow.start()
-        for each in WAITING:
-            process.wait_until(partial(unpaused, airflow, each), f"Airflow did not find the DAG {each}", _TO_PARSE)
-        return night(airflow)
+        return begun(airflow, say)
     except BaseException:
         down(airflow)
         raise
@@ -62,31 +57,55 @@ def down(airflow: Standalone) -> None:
         file.unlink()
 
 
-def unpaused(airflow: Standalone, dag_id: str) -> bool:
-    """Let a DAG run; tell whether Airflow knows it by now."""
-    try:
-        airflow.ask("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", {"is_paused": False})
-    except UnreachableError:
-        return False
-    return True
+def begun(airflow: Standalone, say: Say) -> str:
+    """Start an Airflow that is provided, let its DAGs run, and start a night; give the id of its run."""
+    say("starting Airflow, which takes a minute")
+    airflow.start()
+    token = airflow.token()
+    for each in WAITING:
+        _unpause(airflow, token, each)
+    return _night(airflow, token)
 
 
-def night(airflow: Standalone) -> str:
+def awaited(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    """Wait for what Airflow's API tells, which a busy machine may leave unanswered for a moment."""
+
+    def holds() -> bool:
+        try:
+            return condition()
+        except UnreachableError:
+            return False
+
+    process.wait_until(holds, what, seconds, every=1)
+
+
+def _night(airflow: Standalone, token: str) -> str:
     """Give the id of the night to look at: the missed one, which begins by itself at first, or else a new one."""
     path = "/api/v2/dags/nightly/dagRuns"
-    process.wait_until(partial(_known, airflow, "nightly"), "Airflow did not find the DAG nightly", _TO_PARSE)
-    known = dag_runs(airflow, "nightly")
-    unpaused(airflow, "nightly")
+
+    def runs() -> list[str]:
+        return [str(each["dag_run_id"]) for each in airflow.ask("GET", path, token=token)["dag_runs"]]
+
+    awaited(
+        lambda: bool(airflow.ask("GET", "/api/v2/dags/nightly", token=token)),
+        "Airflow did not find the DAG nightly",
+        _TO_PARSE,
+    )
+    known = runs()
+    _unpause(airflow, token, "nightly")
     if known:
-        return str(airflow.ask("POST", path, {"logical_date": None})["dag_run_id"])
-    process.wait_until(lambda: bool(dag_runs(airflow, "nightly")), "no night began", _TO_PARSE)
-    return dag_runs(airflow, "nightly")[0]
+        return str(airflow.ask("POST", path, {"logical_date": None}, token)["dag_run_id"])
+    awaited(lambda: bool(runs()), "no night began", _TO_PARSE)
+    return runs()[0]
 
 
-def dag_runs(airflow: Standalone, dag_id: str) -> list[str]:
-    """Give the ids of a DAG's runs."""
-    found = airflow.ask("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]
-    return [str(each["dag_run_id"]) for each in found]
+def _unpause(airflow: Standalone, token: str, dag_id: str) -> None:
+    path = f"/api/v2/dags/{dag_id}?update_mask=is_paused"
+    awaited(
+        lambda: bool(airflow.ask("PATCH", path, {"is_paused": False}, token)),
+        f"Airflow did not find the DAG {dag_id}",
+        _TO_PARSE,
+    )
 
 
 def provide_topic(lab: Lab) -> None:
@@ -105,14 +124,6 @@ def provide_topic(lab: Lab) -> None:
 def start_services(lab: Lab, airflow: Standalone) -> None:
     """Let the lab's services consume until Airflow goes down."""
     airflow.spawn(airflow.home / "services.log", "-m", "reconcile.airflow.services", str(lab.root.resolve()))
-
-
-def _known(airflow: Standalone, dag_id: str) -> bool:
-    try:
-        airflow.ask("GET", f"/api/v2/dags/{dag_id}")
-    except UnreachableError:
-        return False
-    return True
 
 
 def _started(airflow: Standalone) -> Path:

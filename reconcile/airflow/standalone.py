@@ -115,7 +115,7 @@ class Standalone:
             process.refuse_taken(self.port + offset, what, "--port")
         self.spawn(self.log, "-m", "airflow", "standalone")
         try:
-            process.wait_until(self.healthy, "Airflow is not healthy", _TO_START, self.log)
+            process.wait_until(self.healthy, "Airflow is not healthy", _TO_START, self.log, every=1)
         except BaseException:
             self.stop()
             raise
@@ -153,9 +153,12 @@ class Standalone:
         home = str(self.home.resolve())
         return process.find(lambda each: each.pid != os.getpid() and each.environ().get(_MARK) == home)
 
-    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Ask its REST API as its user; raise UnreachableError with what it said where it refuses."""
-        return self._asked(method, path, body, {"Authorization": f"Bearer {self.token()}"})
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> dict[str, Any]:
+        """Ask its REST API as its user; raise UnreachableError with what it said where it refuses.
+
+        Who asks often signs in once, and gives the token.
+        """
+        return self._asked(method, path, body, {"Authorization": f"Bearer {token or self.token()}"})
 
     def token(self) -> str:
         """Sign in and give what a browser, or a program, then shows."""

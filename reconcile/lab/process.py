@@ -19,13 +19,15 @@ import psutil
 from reconcile.errors import RefusedError, UnreachableError
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float, log: Path | None = None) -> None:
+def wait_until(
+    condition: Callable[[], bool], what: str, seconds: float, log: Path | None = None, every: float = 0.05
+) -> None:
     """Wait for a condition, or tell what did not happen and how the server's log ends."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise UnreachableError(f"{what} within {seconds:.0f} s{tail(log)}")
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 def tail(log: Path | None, lines: int = 15) -> str:

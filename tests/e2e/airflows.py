@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,6 +18,7 @@ import yaml
 
 from reconcile.airflow import lab_airflow
 from reconcile.airflow.standalone import Standalone, lab_wiring
+from reconcile.airflow.wakeup import TOPIC
 from reconcile.files import committed
 from reconcile.lab import faults, process, world
 from reconcile.lab.folder import READER, Lab
@@ -28,6 +30,8 @@ PORTS = ports_of("airflow")
 PORT = 18080
 FAULTS = ("zoey-race", "hand-edit", "swallowed-exception")
 CONTRACT = "user-account"
+
+_LONGEST_RUN = 1200.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,10 @@ class DrivenAirflow:
     def test(self, dag: str, answer: str = "Approve", **conf: Any) -> dict[str, Any]:
         """Run a DAG as `airflow dags test` does, and give what became of its tasks."""
         arguments = [sys.executable, "-m", "tests.e2e.dag_runner", dag, answer, json.dumps(conf)]
-        done = subprocess.run(arguments, env=self.airflow.environment(), capture_output=True, text=True, check=False)
+        environment = self.airflow.environment()
+        done = subprocess.run(
+            arguments, env=environment, capture_output=True, text=True, check=False, timeout=_LONGEST_RUN
+        )
         (self.airflow.home / f"test-{dag}.log").write_text(done.stdout + done.stderr)
         assert 0 == done.returncode, done.stdout[-3000:] + done.stderr[-3000:]
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -62,6 +69,23 @@ class DrivenAirflow:
         }
         self.airflow.provide(wanted)
 
+    @cached_property
+    def token(self) -> str:
+        """What somebody shows who has signed in: once, as each time costs Airflow much."""
+        return self.airflow.token()
+
+    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Ask Airflow's API; raise UnreachableError with what it said where it refuses."""
+        return self.airflow.ask(method, path, body, self.token)
+
+    def send(self, value: bytes) -> None:
+        """Send a record to the request topic, as any program may."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.lab.bootstrap})
+        producer.produce(TOPIC, value)
+        assert 0 == producer.flush(30)
+
     def stop_airflow(self) -> None:
         """End Airflow alone; the services consume on."""
         self.airflow.stop()
@@ -69,7 +93,7 @@ class DrivenAirflow:
 
     def page(self, address: str) -> str:
         """Give a page as somebody sees it who is signed in."""
-        headers = {"Cookie": f"_token={self.airflow.token()}", "Accept": "text/html"}
+        headers = {"Cookie": f"_token={self.token}", "Accept": "text/html"}
         with urlopen(Request(address, headers=headers), timeout=60) as answer:  # noqa: S310 - it is ours
             return str(answer.read().decode("utf-8"))
 
@@ -78,7 +102,7 @@ class DrivenAirflow:
         task = f"/dags/nightly/runs/{dag_run}/tasks/reconciliation.report/mapped/0/details"
         with chromium() as browser:
             context = browser.new_context()
-            context.add_cookies([{"name": "_token", "value": self.airflow.token(), "url": self.airflow.url}])
+            context.add_cookies([{"name": "_token", "value": self.token, "url": self.airflow.url}])
             page = context.new_page()
             page.goto(self.airflow.url + task)
             page.get_by_role("link", name="Reconciliation report").click(timeout=60_000)

@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 from reconcile.airflow import lab_airflow
+from reconcile.airflow.lab_airflow import awaited
 from reconcile.airflow.spark_cluster import cluster
+from reconcile.airflow.wakeup import Wanted
 from reconcile.control.store import open_control
 from reconcile.lab import process
 from reconcile.settings import load_settings
@@ -83,27 +85,23 @@ def night(driven: DrivenAirflow, rejected: Rejected, tmp_path_factory: pytest.Te
 
 def _night(driven: DrivenAirflow, master: str) -> Night:
     """Kill the first attempt in mid stage, approve by REST, and look at what came of it."""
-    airflow = driven.airflow
-    airflow.start()
     try:
-        dag_run = lab_airflow.night(airflow)
+        dag_run = lab_airflow.begun(driven.airflow, lambda _: None)
         run = f"/api/v2/dags/nightly/dagRuns/{dag_run}"
         before = _killed_in_mid_stage(driven)
         asked = f"{run}/taskInstances/reconciliation.approve/0/hitlDetails"
-        process.wait_until(lambda: "awaiting_input" == _states(driven, run).get("approve"), "nobody was asked", _A_RUN)
+        awaited(lambda: "awaiting_input" == _states(driven, run).get("approve"), "nobody was asked", _A_RUN)
         time.sleep(2)  # Airflow fails a task that is answered in the moment of its asking
         answer = {"chosen_options": ["Approve"], "params_input": {}}
-        airflow.ask("PATCH", asked, answer)
+        driven.ask("PATCH", asked, answer)
         second = _said(driven, "PATCH", asked, answer)
-        process.wait_until(
-            lambda: airflow.ask("GET", run)["state"] in ("success", "failed"), "the night did not end", _A_RUN
-        )
-        link = airflow.ask("GET", f"{run}/taskInstances/reconciliation.report/links?map_index=0")["extra_links"]
-        address = airflow.url + str(link["Reconciliation report"])
-        events = airflow.ask("GET", "/api/v2/assets/events?source_dag_id=nightly")["asset_events"]
+        awaited(lambda: driven.ask("GET", run)["state"] in ("success", "failed"), "the night did not end", _A_RUN)
+        link = driven.ask("GET", f"{run}/taskInstances/reconciliation.report/links?map_index=0")["extra_links"]
+        address = driven.airflow.url + str(link["Reconciliation report"])
+        events = driven.ask("GET", "/api/v2/assets/events?source_dag_id=nightly")["asset_events"]
         return Night(
             dag_run,
-            airflow.ask("GET", run)["state"],
+            driven.ask("GET", run)["state"],
             _tasks(driven, run),
             link["Reconciliation report"],
             driven.page(address),
@@ -136,9 +134,12 @@ def test_what_was_approved_is_repaired(driven: DrivenAirflow, night: Night) -> N
 
 
 def test_a_killed_attempt_is_continued(night: Night) -> None:
-    """The next attempt keeps what the first had published, and makes the rest."""
+    """The next attempt keeps what the first had gathered, and makes the rest."""
     assert night.tasks["audit"]["try_number"] > 1
-    assert night.before == {name: night.after[name] for name in night.before}
+    assert "summary" not in night.before
+    gathered = {name: each for name, each in night.before.items() if each["stage"] == "gather"}
+    assert "gathered" in gathered
+    assert gathered == {name: night.after[name] for name in gathered}
     assert {"summary", "quality", "plan", "applied", "verified"} <= night.after.keys()
 
 
@@ -184,8 +185,8 @@ def test_a_cluster_runs_the_same_job(rejected: Rejected, night: Night) -> None:
     assert rejected.figures == night.figures
 
 
-def test_a_request_is_answered_once(driven: DrivenAirflow, night: Night) -> None:
-    """Sent twice and asked for twice, it is run once and written down as done."""
+def test_requests_are_answered_once(driven: DrivenAirflow, night: Night) -> None:
+    """Sent twice and asked for twice, or by a record alone, each is run once and done; nonsense is passed by."""
     from click.testing import CliRunner
 
     from reconcile.cli import cli
@@ -194,28 +195,33 @@ def test_a_request_is_answered_once(driven: DrivenAirflow, night: Night) -> None
     arguments = ["request", str(driven.airflow.home / "contracts" / f"{CONTRACT}.yaml"), "--config", str(config)]
     arguments += ["--workspace", str(driven.runs), "--request-id", "r-1", "--id", "nobody"]
     sent = [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)]
+    for value in (b'{"id": "\\u0000", "contract": "x"}', Wanted("r-2", CONTRACT, ("no one",)).value(), b"[" * 100_000):
+        driven.send(value)
     before = len(_runs(driven))
     first, second = driven.test("on_request"), driven.test("on_request")
     with open_control(load_settings(config, str(driven.runs))) as control:
-        request = control.request("r-1", CONTRACT, ["nobody"])
-    states = {name.partition("[")[0].rpartition(".")[2]: state for name, state in first["tasks"].items()}
-    assert ([0, 0], "success", "success") == (sent, states["finish"], second["state"])
-    assert ("done", before + 1) == (request.state, len(_runs(driven)))
+        requests = [control.request_of(each).state for each in ("r-1", "r-2")]
+    finished = [state for name, state in first["tasks"].items() if ".finish[" in name]
+    assert ([0, 0], ["success"] * 2, "success") == (sent, finished, second["state"])
+    assert (["done", "done"], before + 2) == (requests, len(_runs(driven)))
 
 
 def test_no_secret_stands_in_what_airflow_keeps(driven: DrivenAirflow, night: Night) -> None:
     """No password is in a log, an XCom, a rendered field or a run."""
+    secrets = driven.secrets()
+    assert secrets
+    assert all(secrets)
     found = []
     places = [file for folder in (driven.airflow.home, driven.runs) for file in folder.rglob("*") if file.is_file()]
     for file in places:
         with suppress(OSError):
             text = file.read_bytes()
-            found += [file.name for secret in driven.secrets() if secret.encode() in text]
+            found += [file.name for secret in secrets if secret.encode() in text]
     assert [] == found
 
 
 def _killed_in_mid_stage(driven: DrivenAirflow) -> dict[str, Any]:
-    """Kill the first attempt's Spark as soon as it has gathered; give what it had published."""
+    """Kill the first attempt, its Spark and its driver while it audits what it has gathered; give what it published."""
     known = set(_runs(driven))
 
     def gathered() -> list[Path]:
@@ -223,13 +229,22 @@ def _killed_in_mid_stage(driven: DrivenAirflow) -> dict[str, Any]:
 
     process.wait_until(lambda: bool(gathered()), "nothing was gathered", _A_STAGE)
     run = gathered()[0]
-    before = _manifests(run)
+    for attempt in _attempts(driven, run.name):
+        for each in [attempt, *attempt.children(recursive=True)]:
+            with suppress(psutil.Error):
+                each.kill()
+    return _manifests(run)
+
+
+def _attempts(driven: DrivenAirflow, run: str) -> list[psutil.Process]:
+    """Give the tasks that have submitted a run's application."""
+    found = []
     for pid in driven.airflow.processes():
         with suppress(psutil.Error):
             submitted = psutil.Process(pid)
-            if submitted.name() == "java" and run.name in submitted.cmdline():
-                psutil.Process(submitted.ppid()).kill()  # the task; its Spark is left alone
-    return before
+            if submitted.name() == "java" and run in submitted.cmdline():
+                found.append(psutil.Process(submitted.ppid()))
+    return found
 
 
 def _last_log(driven: DrivenAirflow, task: str) -> str:
@@ -255,7 +270,7 @@ def _manifests(run: Path) -> dict[str, Any]:
 
 
 def _tasks(driven: DrivenAirflow, run: str) -> dict[str, dict[str, Any]]:
-    found = driven.airflow.ask("GET", f"{run}/taskInstances")["task_instances"]
+    found = driven.ask("GET", f"{run}/taskInstances")["task_instances"]
     return {each["task_id"].rpartition(".")[2]: each for each in found}
 
 
@@ -267,7 +282,7 @@ def _said(driven: DrivenAirflow, method: str, path: str, body: Any) -> str:
     from reconcile.errors import UnreachableError
 
     try:
-        return str(driven.airflow.ask(method, path, body))
+        return str(driven.ask(method, path, body))
     except UnreachableError as error:
         return str(error)
 
