@@ -24,6 +24,7 @@ OWNERS = (
     "lab",
     "second lab",
     "readme",
+    "airflow up",
 )
 ROOM = 25
 """How many owners a worker has room for."""

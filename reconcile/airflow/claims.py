@@ -44,14 +44,15 @@ def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
 
 
 def finished(asked: Asked) -> bool:
-    """Write down that a request is done; not where its run found nothing out, for that may be tried again."""
+    """Write down that a request is done; not where its run could not read everything, for that may be tried again."""
     from reconcile.control.store import open_control
 
     assert asked.request_id is not None
     place = installation()
     try:
         with place.run(asked.run_id) as (_, run, _settings):
-            run.manifest("summary")
+            if not run.manifest("summary").complete:
+                return False
     except RefusedError:
         return False
     with open_control(place.settings()) as control:

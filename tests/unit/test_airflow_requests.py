@@ -19,6 +19,7 @@ from reconcile.control.errors import ControlRefusedError
 from reconcile.control.store import ControlStore, open_control
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.settings import Settings
+from reconcile.workspace import Workspace
 
 POISON = b'{"id": "a\\u0000", "contract": "user-account"}'
 
@@ -156,6 +157,21 @@ def test_a_request_of_no_contract_is_done(monkeypatch: pytest.MonkeyPatch, contr
     Topic(monkeypatch, Wanted("r-1", "gone").value(), value("r-2"))
     assert ["r-2"] == claimed("run")
     assert ("done", None) == ((known := control.request_of("r-1")).state, known.run_id)
+
+
+@pytest.mark.parametrize(("complete", "state"), [(None, "running"), (False, "running"), (True, "done")])
+def test_a_request_is_done_once_everything_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore, complete: bool | None, state: str
+) -> None:
+    """Until then it stays with the run of the DAG that has it, and is tried again when that is cleared."""
+    Topic(monkeypatch, value("r-1"))
+    (asked,) = claims.claimed("on_request", "run")
+    run = Workspace(str(tmp_path)).run(asked.run_id)
+    if complete is not None:
+        run.publish_json("summary", {}, run.inputs("digest"), stage="audit", complete=complete)
+    assert (state == "done") == claims.finished(asked)
+    known = control.request_of("r-1")
+    assert (state, asked.run_id if complete else None) == (known.state, known.run_id)
 
 
 def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
