@@ -32,7 +32,7 @@ def in_flight(inquiry: Inquiry) -> Verdict | None:
             *offset_notes(inquiry.case, pending),
         )
         return Verdict(Ground.PENDING_ALL, pending[0].at, notes)
-    if inquiry.moving and inquiry.link.patch and not inquiry.whole and not inquiry.versioned:
+    if inquiry.moving and inquiry.link.changes and not inquiry.whole and not inquiry.versioned:
         return Verdict(Ground.ON_ITS_WAY)  # nothing tells how much of a sum the log already has
     return None
 
@@ -81,7 +81,7 @@ def _ways(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
         for lengths in islice(product(*(range(len(events) + 1) for events in by_partition.values())), _TRIED):
             taken = {e.place for events, n in zip(by_partition.values(), lengths, strict=True) for e in events[:n]}
             yield inquiry.folding, [*inquiry.due, *(e for e in inquiry.pending if e.place in taken)]
-    if inquiry.link.patch and not inquiry.whole and not inquiry.versioned:
+    if inquiry.link.changes and not inquiry.whole and not inquiry.versioned:
         truth = inquiry.truth
         settled = sum(inquiry.is_settled(event) for event in truth)
         for known in range(settled, min(len(truth), settled + 8)):

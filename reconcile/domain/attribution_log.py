@@ -29,7 +29,7 @@ def fault_of_log(inquiry: Inquiry) -> Verdict | None:
     fault = _gone(inquiry) if case.source is None else _there(inquiry, case.source)
     if fault is None:
         # A sum that is folded from the source backwards cannot show that a record is missing from it.
-        backwards = inquiry.link.patch and not inquiry.whole and not inquiry.moving
+        backwards = inquiry.link.changes and not inquiry.whole and not inquiry.moving
         return _unreadable(inquiry, due=True) if backwards else None
     if fault.ground in _AHEAD:
         return fault
@@ -135,7 +135,7 @@ def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Ver
     if settled:
         notes = event_notes(inquiry.case, settled, f"newer than the source, which is at version {version}")
         return Verdict(Ground.LOG_NEWER, settled[0].at, tuple(notes))
-    if inquiry.link.patch:
+    if inquiry.link.changes:
         return _fold_differs(inquiry, source)
     same = next((event for event in reversed(inquiry.truth) if event.version == version), None)
     if same is None or not inquiry.fields:
@@ -208,10 +208,10 @@ def _unreadable(inquiry: Inquiry, due: bool = False) -> Verdict | None:
         overtaken = newest is not None and places[newest.place] > places[event.place]
         if event.version is not None and newest is not None and newest.version is not None:
             overtaken = event.version <= newest.version
-        if (link.patch or not overtaken) and (not due or inquiry.is_due(event)):
+        if (link.changes or not overtaken) and (not due or inquiry.is_due(event)):
             note = event_note(case, event, f"cannot be read: {event.problem}")
             return Verdict(Ground.UNREADABLE, event.at, (note,))
-    suspects = inquiry.log if link.patch else [event for event in inquiry.log if event is newest]
+    suspects = inquiry.log if link.changes else [event for event in inquiry.log if event is newest]
     for event in reversed(suspects):
         bad = [name for name in event.bad_fields if name in names or not names]
         if bad and (not due or inquiry.is_due(event)):
@@ -233,7 +233,7 @@ def _outbox(inquiry: Inquiry) -> list[Evidence]:
 
 def _brought(inquiry: Inquiry) -> bool:
     """Whether the newest event brings what the source says, whatever the versions are."""
-    if inquiry.link.patch and (not inquiry.whole or any(r.name not in inquiry.told for r in inquiry.concerned)):
+    if inquiry.link.changes and (not inquiry.whole or any(r.name not in inquiry.told for r in inquiry.concerned)):
         return False
     return inquiry.brings(inquiry.true_states[-1], inquiry.source) and not _bad(inquiry, inquiry.truth[-1])
 

@@ -67,7 +67,7 @@ class Link:
     fields: tuple[FieldRule, ...]
     places: Mapping[int, Place]
     patch: bool = False
-    """Whether events carry only what changed."""
+    """Whether events carry the fields that changed alone."""
     records: bool = False
     """Whether the copy holds one immutable row for each event."""
     event_versions: bool = False
@@ -89,6 +89,11 @@ class Link:
     """Whether it knows events by their position in the source alone, which snapshots and corrections do not have."""
     corrections: Collection[tuple[str | None, int, int]] = ()
     """Where corrections of earlier runs stand: id, partition, offset."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether events carry changes, that are folded: the fields that changed alone, or what is added to one."""
+        return self.patch or any(rule.add and rule.told for rule in self.fields)
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class Inquiry(LogReading):
     @cached_property
     def folding(self) -> Folding:
         """How a consumer folds them: what no event tells is as in the source, and sums go back from it."""
-        if not self.link.patch:
+        if not self.link.changes:
             return self.plain
         anchor = self.case.source
         if self.moving and not (self.versioned and anchor is not None and self._knows(anchor)):
@@ -184,4 +184,4 @@ class Inquiry(LogReading):
     def _folding(self, before: State, born: dict[str, Value] | None = None) -> Folding:
         # A copy that is written in another Unicode form throughout is still at one of the events.
         same = equal if self.equivalent else equivalent
-        return Folding(self.link.fields, self.link.patch, same, before, born)
+        return Folding(self.link.fields, self.link.changes, same, before, born)

@@ -73,7 +73,7 @@ def _is_old(inquiry: Inquiry, parked: Parked) -> bool:
     """Whether a parked record, whose event the log has no more, is older than the copy."""
     row = inquiry.case.copy or inquiry.case.source
     version = None if row is None else row.version
-    if inquiry.link.patch:
+    if inquiry.link.changes:
         return False
     return parked.version is not None and version is not None and parked.version < version
 

@@ -55,7 +55,7 @@ class LogReading:
     def truth(self) -> list[Event]:
         """The readable events in the order in which the source made them, each once."""
         truth = in_true_order(self.log)
-        if self.versioned or self.link.patch or len({event.partition for event in truth}) < 2:
+        if self.versioned or self.link.changes or len({event.partition for event in truth}) < 2:
             return truth
         # Clocks do not tell which partition has the newest event; the source does.
         last = [truth[-1], *{event.partition: event for event in truth}.values()]

@@ -314,6 +314,27 @@ def test_what_retention_took_cannot_be_told() -> None:
     assert ("changed", "expired", "certain", None, ("name",)) == named(case(LOGIN, AT_3, AT_2, begin=50))
 
 
+@pytest.mark.parametrize(
+    ("balance", "tariff", "begin", "cause"),
+    [
+        ("84.5", "plus", 0, "skipped"),
+        ("84.5", "plus", 1, "skipped"),
+        ("164.5", "plus", 0, "duplicate_applied"),
+        ("140", "basic", 0, "skipped"),
+    ],
+)
+def test_an_amount_beside_the_state(balance: str, tariff: str, begin: int, cause: str) -> None:
+    """B1, C3, D5: an event carries all fields, and for one of them what is added to it."""
+    amounts = (("100", "basic"), ("0", "basic"), ("40", "basic"), ("-15.5", "plus"))
+    events = [event(number, {"balance": each, "tariff": at}) for number, (each, at) in enumerate(amounts, 1)]
+    link = replace(BILLING, patch=False)
+    assert attribute(case(link, BALANCE, replace(BALANCE, version=None), events)) is None
+    wrong = case(link, BALANCE, row({"balance": balance, "tariff": tariff}), events[begin:], begin=begin)
+    assert cause == found(wrong).cause
+    ahead = case(link, row({"balance": "140", "tariff": "basic"}, 3), BALANCE, events[begin:], settled_end=3)
+    assert Status.IN_FLIGHT is found(ahead).status
+
+
 def test_the_log_itself_is_out_of_order() -> None:
     """C4: two requests were in flight; the second was written first, and the copy follows."""
     v3, v2 = replace(V3, offset=1, at=minute(2)), replace(V2, offset=2, at=minute(3))

@@ -39,7 +39,7 @@ class History:
     def copy(self, events: Sequence[Event]) -> Row | None:
         """Give what a consumer has that applied these events."""
         folding = Folding(
-            self.link.fields, self.link.patch, equal, None, {"tariff": "basic"} if self.link.patch else {}
+            self.link.fields, self.link.changes, equal, None, {"tariff": "basic"} if self.link.changes else {}
         )
         state = folding.final(events)
         assert state is not UNKNOWN
@@ -52,7 +52,10 @@ class History:
 
 @st.composite
 def histories(draw: Draw, deletions: bool = True) -> History:
-    """Give a history of whole states or of changes, with versions or without, of an aggregate that may come and go."""
+    """Give a history of an aggregate that may come and go, with versions or without.
+
+    Its events carry the state, or what changed, or the state and in it what is added to a sum.
+    """
     gone = st.none() if deletions else st.nothing()
     if draw(st.booleans()):
         names = st.tuples(st.sampled_from("ABC"), st.sampled_from("xy"), st.sampled_from([None, "", "1"]))
@@ -60,10 +63,10 @@ def histories(draw: Draw, deletions: bool = True) -> History:
         states = draw(st.lists(names | names | names | gone, min_size=1, max_size=7).filter(_alive))
         return History(LOGIN if versioned else UNVERSIONED, whole_states(states, versioned))
     amounts, tariffs = st.none() | st.sampled_from([5, 5, 10, -5]), st.none() | st.sampled_from(["plus", "gold"])
-    change = st.tuples(amounts, tariffs).filter(any)
-    versioned = draw(st.booleans())
+    full, versioned = draw(st.booleans()), draw(st.booleans())
+    change = st.tuples(amounts, tariffs).filter(all if full else any)
     changes = draw(st.lists(change | change | change | gone, min_size=1, max_size=7).filter(_alive))
-    return History(BILLING if versioned else SUMS, patches(changes, versioned))
+    return History(replace(BILLING if versioned else SUMS, patch=not full), patches(changes, versioned))
 
 
 def _alive(changes: Sequence[object]) -> bool:
@@ -208,8 +211,8 @@ def test_an_edited_copy_is_foreign(history: History, ledger: bool) -> None:
     assume(of.copy is not None)
     assert of.copy is not None
     fields = dict(of.copy.fields)
-    name = "balance" if history.link.patch else "email"
-    fields[name] = str(Decimal(fields[name] or 0) + Decimal("0.37")) if history.link.patch else "edited@x"
+    name = "balance" if history.link.changes else "email"
+    fields[name] = str(Decimal(fields[name] or 0) + Decimal("0.37")) if history.link.changes else "edited@x"
     assert "foreign_write" in names(replace(of, copy=replace(of.copy, fields=fields)))
 
 
