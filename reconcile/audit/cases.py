@@ -96,6 +96,7 @@ class Attributing:
             copy=self._row(row["copy"]),
             settled_source=self._row(row["settled"]),
             settled_absent=row["settled"] is None and row["differs"],
+            agreed=not row["differs"],
             events=tuple(sorted(listed, key=lambda event: (event.at, event.partition, event.offset))),
             events_cut=max((row["events_total"] or 0) - len(listed), 0),
             parked=tuple(_parked(each) for each in row["parked"] or ()),

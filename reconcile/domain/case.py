@@ -180,6 +180,8 @@ class Case:
     """The source's row as read some time before: what it says had its time to be published."""
     settled_absent: bool = False
     """Whether there was no row then. If there is neither a row nor this, that reading is unknown."""
+    agreed: bool = False
+    """Whether both sides agreed then, also where that reading is unknown."""
     events: tuple[Event, ...] = ()
     """By time of the log: inside a partition by offset, across partitions by timestamp. The newest are kept."""
     events_cut: int = 0

@@ -28,7 +28,7 @@ class Inquiry(LogReading):
         case = self.case
         former, present = case.settled_source, case.source
         if former is None and not case.settled_absent:
-            return False
+            return case.agreed  # whatever it said then, the copy said so too
         if former is None or present is None:
             return former is not present and self.reached(former)
         same = former.version == present.version and all(

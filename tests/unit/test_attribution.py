@@ -92,6 +92,17 @@ def test_a_source_that_has_just_moved_on_is_in_flight() -> None:
     assert Status.IN_FLIGHT is found(case(LOGIN, AT_3, AT_2, THREE[:2], settled_source=AT_2)).status
 
 
+def test_a_source_that_agreed_a_moment_ago_has_just_moved_on() -> None:
+    """What it said then was not read one by one: its digest agreed with the copy's."""
+    unknown = case(LOGIN, AT_3, AT_2, THREE[:2], settled_source=None, agreed=True)
+    assert Status.IN_FLIGHT is found(unknown).status
+    assert "never_published" == found(replace(unknown, agreed=False)).cause
+    new = case(LOGIN, AT_1, None, settled_source=None, agreed=True)
+    assert Status.IN_FLIGHT is found(new).status
+    gone = case(LOGIN, None, AT_2, THREE[:2], settled_source=None, settled_absent=False, agreed=True)
+    assert Status.IN_FLIGHT is found(gone).status
+
+
 def test_zoe_is_applied_last() -> None:
     """B15: Zoey becomes Zoë, then Zoiee; Zoë comes back by the retry topic, and the ledger tells the order."""
     retried = parked("retry", V2, resolved="its group has committed past it")

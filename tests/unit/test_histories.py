@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -93,6 +94,9 @@ def races(draw: Draw) -> Case:
     same = former == known or (former is not None and known is not None and former.fields == known.fields)
     assume(not (same and before != source and published < source))
     copy = history.copy(history.events[:here])
+    settled: dict[str, Any] = {"settled_source": former, "settled_absent": former is None}
+    if before <= here and draw(st.booleans()):
+        settled = {"settled_source": None, "settled_absent": False, "agreed": True}
     of = case(
         history.link,
         known,
@@ -101,8 +105,7 @@ def races(draw: Draw) -> Case:
         committed=committed,
         settled_end=settled_end,
         begin=begin,
-        settled_source=former,
-        settled_absent=former is None,
+        **settled,
     )
     if draw(st.booleans()):
         oldest = draw(st.integers(0, here))
