@@ -197,7 +197,8 @@ def routing_notes(topic: str, events: tuple[Event, ...]) -> Iterator[Evidence]:
 
 def _without_explanation(inquiry: Inquiry) -> Ground:
     if not inquiry.whole:
-        return Ground.NO_STATE_LEFT if len(inquiry.due) > 1 and inquiry.folding.whole else Ground.FORMER_STATE_GONE
+        left = [event for event in inquiry.due if not inquiry.is_before_gap(event)]
+        return Ground.NO_STATE_LEFT if len(left) > 1 and inquiry.folding.whole else Ground.FORMER_STATE_GONE
     final = inquiry.states[len(inquiry.due)]
     wrong = [rule for rule in inquiry.folding.rules if inquiry.folding.fit(final, inquiry.copy, (rule,)) is Fit.NO]
     return Ground.NO_SUM if wrong and all(rule.add for rule in wrong) and len(inquiry.due) > 1 else Ground.NO_STATE

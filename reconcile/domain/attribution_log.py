@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from reconcile.domain.case import Event, FieldRule, Row
 from reconcile.domain.confidence import Ground
@@ -39,29 +38,13 @@ def fault_of_log(inquiry: Inquiry) -> Verdict | None:
     return _unreadable(inquiry) or fault
 
 
-def missing_versions(events: Sequence[Event], log: Sequence[Event]) -> list[tuple[Event, Event]]:
-    """Give the neighbours, in the true order, between which versions are missing that stand nowhere in the log."""
-    present = {event.version for event in log}
-    found = []
-    for former, later in pairwise(events):
-        if former.version is None or later.version is None or later.version - former.version < 2:
-            continue
-        if any(version not in present for version in range(former.version + 1, later.version)):
-            found.append((former, later))
-    return found
-
-
 _AHEAD = (Ground.LOG_NEWER, Ground.DELETED_IN_LOG)
 _ABSENT = (Ground.VERSION_ABSENT, Ground.STATE_ABSENT, Ground.DELETION_ABSENT, Ground.RETURN_ABSENT)
 
 
 def _newest_gone(inquiry: Inquiry) -> bool:
     """Whether records that stood behind the newest event are gone: what we know of it we kept from before."""
-    if not inquiry.truth:
-        return False
-    newest = inquiry.truth[-1]
-    place = inquiry.link.places.get(newest.partition)
-    return place is not None and newest.offset < place.begin
+    return bool(inquiry.truth) and inquiry.is_before_gap(inquiry.truth[-1])
 
 
 def _without_events(inquiry: Inquiry) -> Verdict | None:
@@ -152,7 +135,7 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
     known = inquiry.known(source)
     if not known:
         return None
-    gaps = missing_versions(since_deletion(known), inquiry.case.events) if inquiry.link.dense_versions else []
+    gaps = inquiry.missing_versions(since_deletion(known))
     state = inquiry.folding.final(known)
     if inquiry.brings(state, inquiry.source):
         first = inquiry.truth[0]
@@ -162,7 +145,7 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
             return None
         note = event_note(inquiry.case, first, "the first event; the versions before it are not in the log")
         return Verdict(Ground.VERSION_GAP, first.at, (note,))
-    if inquiry.link.dense_versions and gaps:
+    if gaps:
         former, later = gaps[0]
         notes = (
             event_note(inquiry.case, former, "the last version before a gap"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconcile.domain.attribution_copy import routing_notes
-from reconcile.domain.attribution_log import missing_versions
 from reconcile.domain.case import Event, Parked, Routing
 from reconcile.domain.confidence import Ground
 from reconcile.domain.copy_inquiry import CopyInquiry
@@ -34,8 +33,7 @@ def _all(copy: CopyInquiry) -> Iterator[Verdict | None]:
     yield _wrong_partition(copy.inquiry)
     if case.link.ledger:
         yield _ledger_gap(copy)
-    if case.link.dense_versions and not case.link.compacted:
-        yield _version_gap(copy.inquiry)
+    yield _version_gap(copy.inquiry)
 
 
 def _parked(copy: CopyInquiry) -> Verdict | None:
@@ -119,7 +117,7 @@ def _version_gap(inquiry: Inquiry) -> Verdict | None:
     partitions = {event.partition for event in inquiry.case.events}
     if inquiry.broken or (len(partitions) > 1 and not inquiry.reaches_back):
         return None
-    for former, later in missing_versions(inquiry.life, inquiry.case.events):
+    for former, later in inquiry.missing_versions(inquiry.life):
         if inquiry.is_due(later) and not inquiry.corrects(later):
             notes = (
                 event_note(inquiry.case, former, "the last version before a gap"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 from reconcile.domain.case import Case, Event, FieldRule
 from reconcile.domain.comparison import equal
@@ -99,7 +101,7 @@ class LogReading:
     @cached_property
     def whole(self) -> bool:
         """Whether we know every event that there ever was of it."""
-        if self.link.compacted:
+        if self.link.compacted or any(self.is_before_gap(event) for event in self.case.events):
             return False
         first = self.truth[0].version if self.truth else None
         if self.link.dense_versions and first is not None and not self.case.events_cut:
@@ -112,6 +114,19 @@ class LogReading:
             return False
         rank = self.rank[event.place]
         return sum(self.rank[each.place] == rank for each in self.log) > 1
+
+    def missing_versions(self, events: Sequence[Event]) -> list[tuple[Event, Event]]:
+        """Give the neighbours among events, between which versions are missing that stand nowhere in the log."""
+        if not self.link.dense_versions or self.link.compacted:
+            return []
+        present = {event.version for event in self.case.events}
+        found = []
+        for former, later in pairwise(events):
+            if former.version is None or later.version is None or self.is_before_gap(former):
+                continue
+            if any(version not in present for version in range(former.version + 1, later.version)):
+                found.append((former, later))
+        return found
 
     def by_deletion(self, event: Event) -> bool:
         """Tell whether an event deletes or follows one that does: its loss looks as if both had changed places."""
@@ -131,6 +146,11 @@ class LogReading:
         """Tell whether an event was in the log before the source was read."""
         place = self.link.places.get(event.partition)
         return place is None or event.offset < place.settled_end
+
+    def is_before_gap(self, event: Event) -> bool:
+        """Tell whether an event was kept from before records that were lost unread."""
+        place = self.link.places.get(event.partition)
+        return place is not None and event.offset < place.begin
 
     def _is_source(self, event: Event) -> bool:
         source = self.case.source

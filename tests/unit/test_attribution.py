@@ -346,6 +346,22 @@ def test_an_amount_beside_the_state(balance: str, tariff: str, begin: int, cause
     assert Status.IN_FLIGHT is found(ahead).status
 
 
+def test_what_was_kept_from_before_a_hole_is_not_all() -> None:
+    """D5: retention took records, before a run could read them, between two that were kept."""
+    v3 = replace(V3, offset=9)
+    of = case(UNVERSIONED, row(V3.fields), row(V2.fields), [V1, v3], begin=5)
+    assert "expired" == found(of).cause
+    of = case(replace(LOGIN, copy_versions=False), AT_3, row(V2.fields), [V1, v3], begin=5)
+    assert "expired" == found(of).cause
+    sums = [TOP_UPS[0], replace(TOP_UPS[2], offset=9)]
+    of = case(BILLING, row({"balance": "160", "tariff": "plus"}, 3), row({"balance": "120", "tariff": "plus"}), sums)
+    assert "never_published" == found(of).cause
+    places = {0: replace(of.link.places[0], begin=5, committed=9)}
+    assert "in_flight" == found(replace(of, link=replace(of.link, places=places))).cause
+    places = {0: replace(of.link.places[0], begin=5)}
+    assert "skipped" == found(replace(of, link=replace(of.link, places=places))).cause
+
+
 def test_the_log_itself_is_out_of_order() -> None:
     """C4: two requests were in flight; the second was written first, and the copy follows."""
     v3, v2 = replace(V3, offset=1, at=minute(2)), replace(V2, offset=2, at=minute(3))
