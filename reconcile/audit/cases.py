@@ -41,6 +41,7 @@ SCHEMA = (
     " hop string, fields array<string>, since timestamp, finding string"
 )
 _KEY = "_case"
+_TOTAL = "_total"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +54,7 @@ class Readings:
     source: DataFrame
     copy: DataFrame
     events: DataFrame
-    """As `audit.events.told` gives them."""
+    """As `newest` leaves them."""
     parked: DataFrame
     ledger: DataFrame | None
     """The entries for these events, with the events' `id`."""
@@ -99,7 +100,7 @@ class Attributing:
             agreed=not row["differs"],
             events=tuple(sorted(listed, key=lambda event: (event.at, event.partition, event.offset))),
             events_cut=max((row["events_total"] or 0) - len(listed), 0),
-            parked=tuple(_parked(each) for each in row["parked"] or ()),
+            parked=tuple(_parked(each) for each in sorted(row["parked"] or (), key=_parked_at)),
             ledger=tuple(_entry(each) for each in row["ledger"] or ()),
             outbox_pending=row["pending"] or 0,
             homes=self.router.homes(self._key(row)),
@@ -148,6 +149,19 @@ class Attributing:
         )
 
 
+def newest(events: DataFrame) -> DataFrame:
+    """Give the newest of the events that `audit.events.told` gives for each id, as many as are looked at."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    of_id = Window.partitionBy(ID)
+    first = of_id.orderBy(f.desc(TIMESTAMP), f.desc(PARTITION), f.desc(OFFSET))
+    ranked = events.where(f.col(ID).isNotNull()).withColumns(
+        {"_rank": f.row_number().over(first), _TOTAL: f.count(f.lit(1)).over(of_id)}
+    )
+    return ranked.where(f.col("_rank") <= MOST_EVENTS).drop("_rank")
+
+
 def joined(readings: Readings) -> DataFrame:
     """Give all that was read of each suspect in one line. What has no id is one suspect, and has no events."""
     from pyspark.sql import functions as f
@@ -164,8 +178,8 @@ def joined(readings: Readings) -> DataFrame:
         _key(f.col("id")).alias(_KEY),
     )
     whole = whole.join(_side(readings.source, "source"), _KEY, "left").join(_side(readings.copy, "copy"), _KEY, "left")
-    whole = whole.join(_newest(readings.events), _KEY, "left")
-    whole = whole.join(_grouped(readings.parked, "parked"), _KEY, "left")
+    whole = whole.join(_together(readings.events), _KEY, "left")
+    whole = whole.join(_grouped(readings.parked, "parked", f.col("resolved").isNotNull()), _KEY, "left")
     if readings.ledger is None:
         whole = whole.withColumn("ledger", f.lit(None).cast("array<string>"))
     else:
@@ -193,37 +207,37 @@ def _side(rows: DataFrame, name: str) -> DataFrame:
     return grouped.select(_KEY, f.struct("one.version", "one.fields", "count").alias(name))
 
 
-def _newest(events: DataFrame) -> DataFrame:
-    """Give the newest events of each id, as a list, and how many there are in all."""
+def _together(events: DataFrame) -> DataFrame:
+    """Give the events of each id as a list, and how many there are in all."""
+    from pyspark.sql import functions as f
+
+    micros = f.unix_micros(TIMESTAMP).alias(TIMESTAMP)
+    columns = [micros if each == TIMESTAMP else f.col(each) for each in events.columns if each not in (ID, _TOTAL)]
+    return events.groupBy(_key(f.col(ID)).alias(_KEY)).agg(
+        f.collect_list(f.struct(*columns)).alias("events"), f.max(_TOTAL).alias("events_total")
+    )
+
+
+def _grouped(rows: DataFrame, name: str, *last: Column) -> DataFrame:
+    """Give the newest rows of each id as a list; those for which `last` is true after all others."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    of_id = Window.partitionBy(ID)
-    newest = of_id.orderBy(f.desc(TIMESTAMP), f.desc(PARTITION), f.desc(OFFSET))
-    ranked = events.where(f.col(ID).isNotNull()).withColumns(
-        {"_rank": f.row_number().over(newest), "_total": f.count(f.lit(1)).over(of_id)}
-    )
-    micros = f.unix_micros(TIMESTAMP).alias(TIMESTAMP)
-    columns = [micros if each == TIMESTAMP else f.col(each) for each in events.columns if each != ID]
-    return (
-        ranked.where(f.col("_rank") <= MOST_EVENTS)
-        .groupBy(_key(f.col(ID)).alias(_KEY))
-        .agg(f.collect_list(f.struct(*columns)).alias("events"), f.max("_total").alias("events_total"))
-    )
-
-
-def _grouped(rows: DataFrame, name: str) -> DataFrame:
-    from pyspark.sql import functions as f
-
+    newest = Window.partitionBy("id").orderBy(*last, f.desc_nulls_last("at"), f.desc("partition"), f.desc("offset"))
+    ranked = rows.where(f.col("id").isNotNull()).withColumn("_rank", f.row_number().over(newest))
     columns = [
         f.unix_micros("at").alias("at") if each == "at" else f.col(each) for each in rows.columns if each != "id"
     ]
-    with_id = rows.where(f.col("id").isNotNull()).groupBy(_key(f.col("id")).alias(_KEY))
-    return with_id.agg(f.slice(f.collect_list(f.struct(*columns)), 1, 2 * MOST_EVENTS).alias(name))
+    kept = ranked.where(f.col("_rank") <= 2 * MOST_EVENTS).groupBy(_key(f.col("id")).alias(_KEY))
+    return kept.agg(f.collect_list(f.struct(*columns)).alias(name))
 
 
 def _listed(batch: pa.RecordBatch) -> list[list[Any]]:
     return [column.to_pylist() for column in batch.columns]
+
+
+def _parked_at(read: dict[str, Any]) -> tuple[int, ...]:
+    return read["at"] or 0, read["partition"] or 0, read["offset"] or 0
 
 
 def _parked(read: dict[str, Any]) -> Parked:

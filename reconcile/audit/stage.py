@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit import compare, events, latent_candidates, link_facts
-from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined
+from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined, newest
 from reconcile.audit.columns import ID, SOURCE_COUNT, SOURCE_FIELDS, SOURCE_VERSION
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import infer_from_log
@@ -194,7 +194,7 @@ class _Auditing:
         with reader.reading():
             source, copy = reader.rows
             records = history.records(job.spark, suspected.rows.where(f"{ID} is not null"))
-            told = events.told(job.spark, records, contract.topic, consumer, copy.form.fields).persist()
+            told = newest(events.told(job.spark, records, contract.topic, consumer, copy.form.fields)).persist()
             known = job.run.parquet(gathering.parked_records(name), job.spark).join(
                 suspected.rows.select(ID), ID, "left_semi"
             )

@@ -86,6 +86,8 @@ def _there(inquiry: Inquiry, source: Row) -> Verdict | None:
     newest = inquiry.truth[-1] if inquiry.truth else None
     if newest is not None and newest.deletes:
         return _there_again(inquiry, source, newest)
+    if any(event.deletes and not inquiry.is_settled(event) for event in inquiry.truth):
+        return None  # the source was read before it
     if not inquiry.concerned and not (inquiry.versioned and inquiry.fields):
         return None
     if inquiry.concerned and newest is not None and _brought(inquiry):
@@ -113,6 +115,8 @@ def _there_again(inquiry: Inquiry, source: Row, deletion: Event) -> Verdict | No
 def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Verdict | None:
     if newest < version:
         return None if inquiry.moving else _unpublished(inquiry, Ground.VERSION_ABSENT, "the newest version in the log")
+    if inquiry.anew:
+        return None
     newer = [event for event in inquiry.life if event.version is not None and event.version > version]
     settled = [event for event in newer if inquiry.is_settled(event)]
     if settled:

@@ -36,6 +36,14 @@ class Inquiry(LogReading):
         )
         return not same and self.reached(former)
 
+    @cached_property
+    def anew(self) -> bool:
+        """Whether the source may have been deleted and made anew since: the log's versions are those of before."""
+        former, present = self.case.settled_source, self.case.source
+        if not self.moving or present is None or present.version is None:
+            return False
+        return former is None or former.version is None or former.version >= present.version
+
     def reached(self, reading: Row | None) -> bool:
         """Tell whether the log ever had what the source said, as far as it reaches back."""
         if reading is None:
@@ -118,7 +126,8 @@ class Inquiry(LogReading):
         if not self.link.changes:
             return self.plain
         anchor = self.case.source
-        if self.moving and not (self.versioned and anchor is not None and self._knows(anchor)):
+        knows = self.versioned and anchor is not None and self._knows(anchor) and not self.anew
+        if self.moving and not knows:
             anchor = self.case.settled_source
         return self.anchored(anchor, self.known(anchor))
 

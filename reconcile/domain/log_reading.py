@@ -9,7 +9,7 @@ from itertools import pairwise
 from reconcile.domain.case import Case, Event, FieldRule
 from reconcile.domain.comparison import equal
 from reconcile.domain.finding import Difference, FieldDifference
-from reconcile.domain.true_order import in_log_order, in_true_order, is_twin, since_deletion
+from reconcile.domain.true_order import each_once, in_log_order, in_true_order, since_deletion
 
 
 class LogReading:
@@ -71,9 +71,8 @@ class LogReading:
         """The rank of each event's place in that order; what stands twice has one rank."""
         found = {event.place: number for number, event in enumerate(self.truth)}
         if len(found) < len(self.log):
-            for event in self.log:
-                if event.place not in found:
-                    found[event.place] = next(found[each.place] for each in self.truth if is_twin(each, event))
+            for place, twin in each_once(self.log)[1].items():
+                found[place] = found[twin.place]
         return found
 
     @cached_property

@@ -39,7 +39,7 @@ def in_true_order(log: Sequence[Event]) -> list[Event]:
         return list(log)
     lives: list[list[Event]] = [[]]
     ended = False
-    for event in _each_once(log):
+    for event in each_once(log)[0]:
         if ended and not _belongs(event, lives[-1]):
             lives.append([])
             ended = False
@@ -48,14 +48,25 @@ def in_true_order(log: Sequence[Event]) -> list[Event]:
     return [event for life in lives for event in sorted(life, key=_version)]
 
 
-def is_twin(one: Event, other: Event) -> bool:
-    """Tell whether two records are one event that stands twice."""
-    return (
-        (one.event_id == other.event_id or (one.version is not None and one.version == other.version))
-        and one.version == other.version
-        and one.deletes == other.deletes
-        and one.fields == other.fields
-    )
+def each_once(log: Sequence[Event]) -> tuple[list[Event], dict[tuple[int, int], Event]]:
+    """Give the events without those that stand there already, and by the places of those which they are."""
+    found: list[Event] = []
+    twins: dict[tuple[int, int], Event] = {}
+    by_id: dict[str, list[Event]] = {}
+    by_version: dict[int, list[Event]] = {}
+    for event in log:
+        known = [*by_id.get(event.event_id, ()), *(() if event.version is None else by_version.get(event.version, ()))]
+        twin = next((each for each in known if _same(each, event)), None)
+        if twin is not None:
+            twins[event.place] = twin
+            continue
+        found.append(event)
+        by_id.setdefault(event.event_id, []).append(event)
+        if event.version is not None:
+            by_version.setdefault(event.version, []).append(event)
+        if event.deletes:
+            by_version.clear()  # what is there again may count its versions anew
+    return found, twins
 
 
 def since_deletion(events: Sequence[Event]) -> list[Event]:
@@ -64,24 +75,14 @@ def since_deletion(events: Sequence[Event]) -> list[Event]:
     return list(events[start:])
 
 
-def _each_once(log: Sequence[Event]) -> list[Event]:
-    found: list[Event] = []
-    named: dict[str | int, list[Event]] = {}
-    for event in log:
-        names: list[str | int] = [event.event_id]
-        if event.version is not None:
-            names.append(event.version)
-        if not any(is_twin(each, event) for name in names for each in named.get(name, ())):
-            found.append(event)
-            for name in names:
-                named.setdefault(name, []).append(event)
-    return found
-
-
 def _belongs(event: Event, life: Sequence[Event]) -> bool:
     """Tell an event that came too late from the first one of an aggregate that is there again."""
     versions = [each.version for each in life if each.version is not None]
     return event.version is not None and bool(versions) and min(versions) < event.version < max(versions)
+
+
+def _same(one: Event, other: Event) -> bool:
+    return one.version == other.version and one.deletes == other.deletes and one.fields == other.fields
 
 
 def _version(event: Event) -> float:

@@ -252,6 +252,19 @@ def test_a_registration_is_looked_for_where_its_key_belongs() -> None:
     assert ("missing", "never_published", "certain", "source_to_log", ()) == named(of)
 
 
+def test_what_is_there_again_as_it_was() -> None:
+    """D9: deleted, and made anew with the first state at the first version."""
+    again = event(1, person("Zoey"), offset=3, at=minute(4), event_id="again")
+    log = [V1, V2, event(3, None), again]
+    assert attribute(case(LOGIN, AT_1, AT_1, log, ledger=applied(log))) is None
+    assert Status.IN_FLIGHT is found(case(LOGIN, AT_1, None, log, committed=3)).status
+    assert "skipped" == found(case(LOGIN, AT_1, None, log)).cause
+    assert ("missing", "skipped", "certain", "log_to_consumer", ()) == named(
+        case(LOGIN, AT_1, None, log, ledger=applied(log[:3]))
+    )
+    assert "foreign_write" == found(case(LOGIN, AT_1, row(person("Zoey", "edited@x"), 1), log)).cause
+
+
 def test_a_deletion_that_was_never_published() -> None:
     """C2: the source is gone, and the newest event does not delete."""
     assert ("orphan", "never_published", "probable", "source_to_log", ()) == named(case(LOGIN, None, AT_3, THREE))

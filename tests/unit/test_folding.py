@@ -107,6 +107,14 @@ def test_a_life_may_begin_at_version_1_again() -> None:
     assert [*first, event(3, None), *second] == in_true_order([*first, event(3, None), *second])
 
 
+def test_a_life_may_begin_as_the_one_before() -> None:
+    """After a deletion the same state at the same version is told anew; what keeps its id stands twice."""
+    first = [*history(person("a"), person("b")), event(3, None)]
+    again = event(1, person("a"), offset=9, event_id="again")
+    assert [*first, again] == in_true_order([*first, again])
+    assert first == in_true_order([*first, replace(again, event_id=first[0].event_id)])
+
+
 def test_what_came_after_its_deletion_belongs_before_it() -> None:
     """Version 2 is not the first of a new life."""
     v1, v2, v3, gone = [*history(person("a"), person("b"), person("c")), event(4, None)]

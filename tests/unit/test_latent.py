@@ -218,7 +218,16 @@ def test_a_version_that_is_missing() -> None:
         agreeing(events=[V1, replace(V3, offset=9)], begin=5),
         agreeing(events=[V3, event(4, None), event(1, person("c"), offset=9)], begin=2),
     ],
-    ids=["not dense", "compacted", "below the begin", "ignored", "unreadable", "not due", "kept from before a hole", "another life"],
+    ids=[
+        "not dense",
+        "compacted",
+        "below the begin",
+        "ignored",
+        "unreadable",
+        "not due",
+        "kept from before a hole",
+        "another life",
+    ],
 )
 def test_a_version_that_is_not_missing(harmless: Case) -> None:
     """Its absence has another reason, or it is there."""
