@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reconcile.domain.case import Event
 from reconcile.domain.confidence import Ground
@@ -139,7 +139,7 @@ def inverted_log(copy: CopyInquiry) -> Verdict | None:
 def lost(copy: CopyInquiry) -> Verdict | None:
     """An event that the consumer went past, or one that it applied late where that cannot be told apart."""
     case, inquiry = copy.case, copy.inquiry
-    best = next((each for each in copy.explanations if each.lacking), None)
+    best = max((each for each in copy.explanations if each.lacking), key=lambda each: each.exact, default=None)
     late = max((each for each in copy.explanations if each.late is not None), key=lambda each: each.exact, default=None)
     if best is None:
         if late is None or late.late is None or late.over is None:
@@ -151,6 +151,9 @@ def lost(copy: CopyInquiry) -> Verdict | None:
         )
         return Verdict(Ground.APPLIED_LATE if late.exact else Ground.PERHAPS_LATE, late.over.at, notes)
     ground = _ground_of_loss(copy, best, late)
+    if ground is Ground.MADE_OTHERWISE:
+        made = event_notes(case, best.lacking, "made the row, and alone tells of what differs")
+        return Verdict(ground, notes=(*made, *offset_notes(case, best.lacking)))
     first = min(best.lacking, key=lambda event: inquiry.rank[event.place])
     said = "committed past it; not in the ledger" if ground is Ground.NOT_IN_LEDGER else "committed past it"
     if ground is Ground.PERHAPS_LATE:
@@ -219,8 +222,16 @@ def _ground_of_loss(copy: CopyInquiry, best: Explanation, late: Explanation | No
     if len(best.lacking) > 1 and late is not None:
         return Ground.PERHAPS_LATE
     if not best.exact or len(best.lacking) > 1:
-        return Ground.SEVERAL_LOST
+        return Ground.MADE_OTHERWISE if _nothing_says_so(inquiry, best.lacking) else Ground.SEVERAL_LOST
     return Ground.PERHAPS_LOST if late is not None or inquiry.by_deletion(best.lacking[0]) else Ground.FOLDED_WITHOUT
+
+
+def _nothing_says_so(inquiry: Inquiry, lost: Sequence[Event]) -> bool:
+    """Whether what a row held without its first event is all that speaks for the loss of it, and that is not known."""
+    if not inquiry.whole or inquiry.life[0] not in lost:
+        return False
+    told = {name for event in inquiry.due if event not in lost for name in event.fields}
+    return not any(rule.add or rule.name in told for rule in inquiry.concerned)
 
 
 def _folded_twice(copy: CopyInquiry) -> Verdict | None:

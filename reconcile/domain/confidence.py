@@ -143,6 +143,10 @@ class Ground(Enum):
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
         "the copy has no row, although several events that were due would each have brought it",
     )
+    MADE_OTHERWISE = (
+        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
+        "of what differs only the event tells that made the row; what it would hold without that one is not known",
+    )
     UNTOLD = (
         Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED,),
         "only fields differ of which no event tells",

@@ -91,6 +91,7 @@ class _Changes:
     """Some events, and the copy that they should have given."""
 
     def __init__(self, inquiry: Inquiry, cut: int, copy: Mapping[str, Value]) -> None:
+        self._inquiry = inquiry
         self._folding = inquiry.folding
         self._events = inquiry.order[:cut]
         self._copy = copy
@@ -112,6 +113,7 @@ class _Changes:
                 else:
                     self._writers.setdefault(name, []).append(place)
         wrong = [rule for rule in self._folding.rules if rule.name in self._final and self._differs(rule)]
+        self._wrong = {rule.name for rule in wrong}
         self._sums = [rule for rule in wrong if rule.add]
         self._set = [rule for rule in wrong if not rule.add]
 
@@ -119,7 +121,7 @@ class _Changes:
         """Give what can be shown, a single loss before all others."""
         events = self._events
         for first, last in (*self._lost(), *self._runs(lost=True)):
-            if fit := self._fits(self._without(first, last)):
+            if not self._shown(first, last) and (fit := self._fits(self._without(first, last))):
                 yield Explanation(tuple(events[first:last]), exact=fit is Fit.EXACT)
         if self._start and not self._gone:
             kept = [*events[: self._start - 1], *events[self._start :]]
@@ -153,6 +155,15 @@ class _Changes:
             else:
                 values.pop(name, None)
         return values
+
+    def _shown(self, first: int, last: int) -> bool:
+        """Tell whether the copy shows that events in a row were not all lost: it has what they alone bring."""
+        if not self._inquiry.whole:
+            return False
+        if first == self._start and last == len(self._events):
+            return True  # without them there would be no row
+        right = (name for name, text in self._final.items() if text is not None and name not in self._wrong)
+        return any(all(first <= place < last for place in self._writers.get(name, (-1,))) for name in right)
 
     def _twice(self, first: int, last: int, at_end: bool = False) -> State:
         """The state that there would be with some events in a row applied again, at once or after all others."""

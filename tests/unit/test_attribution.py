@@ -417,6 +417,41 @@ def test_an_edited_field() -> None:
     assert ("changed", "foreign_write", "certain", "consumer", ("email",)) == named(case(LOGIN, AT_3, edited, THREE))
 
 
+CHANGES = (
+    event(1, {"name": "a", "email": "x", "phone": "1"}),
+    event(2, {"phone": "2"}),
+    event(3, {"phone": "3"}),
+    event(4, {"name": "b"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("edited", "events", "confidence"),
+    [
+        ({"phone": "edited"}, 4, "certain"),
+        ({"name": "edited"}, 4, "certain"),
+        ({"name": None}, 4, "certain"),
+        ({"email": "edited"}, 1, "certain"),
+        ({"email": "edited"}, 2, "certain"),
+        ({"email": "edited"}, 4, "probable"),
+    ],
+)
+@pytest.mark.parametrize("versioned", [True, False])
+def test_an_edited_field_where_events_carry_changes(
+    edited: dict[str, str | None], events: int, confidence: str, versioned: bool
+) -> None:
+    """The event that told of it was not lost: the copy has what else that one alone told, or would have no row."""
+    log = [each if versioned else replace(each, version=None) for each in CHANGES[:events]]
+    state: dict[str, str | None] = {}
+    for each in log:
+        state |= each.fields
+    link = replace(LOGIN if versioned else UNVERSIONED, patch=True, copy_versions=False)
+    of = case(link, row(state, events if versioned else None), row({**state, **edited}), log)
+    finding = found(of)
+    assert ("foreign_write", confidence, "consumer") == (finding.cause, finding.confidence, finding.hop)
+    assert ("skipped",) == finding.alternatives if confidence == "probable" else not finding.alternatives
+
+
 def test_an_empty_text_is_not_null() -> None:
     """The events said NULL."""
     edited = row(person("Zoiee", phone=""), 3)
