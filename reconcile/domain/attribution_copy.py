@@ -47,7 +47,7 @@ def written_by_another(copy: CopyInquiry) -> Verdict | None:
         if (
             len(lacking) > 1
             and explanations[0].late is None
-            and not any(event.place in copy.waiting for event in lacking)
+            and not any(event.place in copy.waiting or copy.ledger.lacks(event) for event in lacking)
         ):
             return Verdict(Ground.ROW_GONE, notes=(*looked, *ledger_notes(case, copy.ledger, lacking[-3:])))
     return None

@@ -61,7 +61,14 @@ class CopyInquiry:
         lost = [event for event in inquiry.due if event.place in self.waiting or self.ledger.lacks(event)]
         if lost and not inquiry.folding.whole and (without := explain_without(inquiry, lost)):
             found.insert(0, without)
+        if not found and not inquiry.whole and (left := self._none_applied(lost)):
+            found.append(Explanation(left, exact=False))
         return found
+
+    def _none_applied(self, lost: Sequence[Event]) -> tuple[Event, ...]:
+        """Give what is left of the events, if the copy has none of it: then it is as they found it."""
+        left = [event for event in self.inquiry.due if not self.inquiry.is_before_gap(event)]
+        return tuple(left) if left and all(event in lost for event in left) else ()
 
     def left_over(self, fault: Verdict) -> Verdict:
         """Give what still tells where the log has expired: a record in a failure topic; else the fault itself."""

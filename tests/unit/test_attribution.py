@@ -359,6 +359,31 @@ def test_an_amount_beside_the_state(balance: str, tariff: str, begin: int, cause
     assert Status.IN_FLIGHT is found(ahead).status
 
 
+@pytest.mark.parametrize("compacted", [True, False])
+@pytest.mark.parametrize(
+    ("source", "copy", "left"),
+    [
+        (AT_3, row(V2.fields), [V3]),
+        (AT_3, row(V1.fields), [V2, V3]),
+        (AT_3, None, [V3]),
+        (None, row(V3.fields), [event(4, None)]),
+    ],
+    ids=["changed", "changed twice", "missing", "orphan"],
+)
+def test_what_is_left_of_the_log_was_not_applied(
+    compacted: bool, source: Row | None, copy: Row | None, left: list[Event]
+) -> None:
+    """D5: where the copy was before is gone; that all which is left lies in a failure topic, or was lost, is not."""
+    link = replace(LOGIN, copy_versions=False, compacted=compacted)
+    for kind, cause in (("retry", "retrying"), ("stash", "stashed"), ("dead_letter", "dead_lettered")):
+        lying = tuple(parked(kind, each) for each in left)  # type: ignore[arg-type]
+        of = case(link, source, copy, left, begin=left[0].offset, parked=lying)
+        assert (cause, "certain", "log_to_consumer") == named(of)[1:4]
+    of = case(link, source, copy, left, begin=left[0].offset, ledger=())
+    assert ("skipped", "certain", "log_to_consumer") == named(of)[1:4]
+    assert named(case(link, source, copy, left, begin=left[0].offset))[1] in ("expired", "foreign_write")
+
+
 def test_what_was_kept_from_before_a_hole_is_not_all() -> None:
     """D5: retention took records, before a run could read them, between two that were kept."""
     v3 = replace(V3, offset=9)
