@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconcile.domain.attribution_copy import (
+    behind_a_gap,
     held_twice,
     inverted_log,
     lost,
@@ -30,6 +31,7 @@ from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.latent import latent
 
 _OF_THE_COPY: tuple[Callable[[CopyInquiry], Verdict | None], ...] = (
+    behind_a_gap,
     written_by_another,
     parked,
     order_and_count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from reconcile.domain.attribution_log import version_gap
 from reconcile.domain.case import Event
 from reconcile.domain.confidence import Ground
 from reconcile.domain.copy_inquiry import LIES, PARKED, CopyInquiry
@@ -21,6 +22,18 @@ from reconcile.domain.finding import Evidence
 from reconcile.domain.folding import Fit
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.parking import came_back
+
+
+def behind_a_gap(copy: CopyInquiry) -> Verdict | None:
+    """A version was never published that may have told of what differs: folded from the source, that does not show."""
+    inquiry = copy.inquiry
+    hidden = [r for r in inquiry.concerned if r.name not in inquiry.told or (r.add and not inquiry.whole)]
+    if not hidden or not inquiry.link.changes or inquiry.moving or inquiry.case.source is None:
+        return None
+    telling = [event for event in inquiry.due if event.deletes or any(r.name in event.fields for r in hidden)]
+    if any(event.place in copy.waiting or copy.ledger.lacks(event) for event in telling):
+        return None
+    return version_gap(inquiry, *inquiry.gaps[0]) if inquiry.gaps else None
 
 
 def written_by_another(copy: CopyInquiry) -> Verdict | None:

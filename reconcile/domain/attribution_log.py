@@ -139,7 +139,8 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
     known = inquiry.known(source)
     if not known:
         return None
-    gaps = inquiry.missing_versions(since_deletion(known))
+    life = since_deletion(known)
+    gaps = inquiry.missing_versions(life)
     state = inquiry.folding.final(known)
     if inquiry.brings(state, inquiry.source):
         first = inquiry.truth[0]
@@ -150,14 +151,20 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
         note = event_note(inquiry.case, first, "the first event; the versions before it are not in the log")
         return Verdict(Ground.VERSION_GAP, first.at, (note,))
     if gaps:
-        former, later = gaps[0]
-        notes = (
-            event_note(inquiry.case, former, "the last version before a gap"),
-            event_note(inquiry.case, later, "the next version in the log"),
-        )
-        return Verdict(Ground.VERSION_GAP, later.at, notes)
+        return version_gap(inquiry, *gaps[0])
+    if inquiry.link.compacted:
+        return None  # changes between may have been taken away
     note = event_note(inquiry.case, known[-1], "the source's version; all changes up to it give another state")
     return Verdict(Ground.SAME_VERSION_FOLD, known[-1].at, (note,))
+
+
+def version_gap(inquiry: Inquiry, former: Event, later: Event) -> Verdict:
+    """Tell of a version that was never published."""
+    notes = (
+        event_note(inquiry.case, former, "the last version before a gap"),
+        event_note(inquiry.case, later, "the next version in the log"),
+    )
+    return Verdict(Ground.VERSION_GAP, later.at, notes)
 
 
 def _follows_what_is_there(inquiry: Inquiry) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconcile.domain.attribution_copy import routing_notes
+from reconcile.domain.attribution_log import version_gap
 from reconcile.domain.case import Event, Parked, Routing
 from reconcile.domain.confidence import Ground
 from reconcile.domain.copy_inquiry import CopyInquiry
@@ -114,14 +115,7 @@ def _ledger_gap(copy: CopyInquiry) -> Verdict | None:
 
 
 def _version_gap(inquiry: Inquiry) -> Verdict | None:
-    partitions = {event.partition for event in inquiry.case.events}
-    if inquiry.broken or (len(partitions) > 1 and not inquiry.reaches_back):
-        return None
-    for former, later in inquiry.missing_versions(inquiry.life):
+    for former, later in inquiry.gaps:
         if inquiry.is_due(later) and not inquiry.corrects(later):
-            notes = (
-                event_note(inquiry.case, former, "the last version before a gap"),
-                event_note(inquiry.case, later, "the next version in the log"),
-            )
-            return Verdict(Ground.VERSION_GAP, later.at, notes)
+            return version_gap(inquiry, former, later)
     return None

@@ -114,6 +114,14 @@ class LogReading:
         rank = self.rank[event.place]
         return sum(self.rank[each.place] == rank for each in self.log) > 1
 
+    @cached_property
+    def gaps(self) -> list[tuple[Event, Event]]:
+        """The neighbours in its life between which versions are missing, and nothing but their absence explains it."""
+        partitions = {event.partition for event in self.case.events}
+        if self.broken or (len(partitions) > 1 and not self.reaches_back):
+            return []
+        return self.missing_versions(self.life)
+
     def missing_versions(self, events: Sequence[Event]) -> list[tuple[Event, Event]]:
         """Give the neighbours among events, between which versions are missing that stand nowhere in the log."""
         if not self.link.dense_versions or self.link.compacted:

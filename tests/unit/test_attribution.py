@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -281,6 +282,38 @@ def test_an_amount_that_was_never_published() -> None:
     lost = [TOP_UPS[0], TOP_UPS[1], TOP_UPS[3]]
     of = case(BILLING, BALANCE, row({"balance": "84.5", "tariff": "plus"}), lost)
     assert ("changed", "never_published", "certain", "source_to_log", ("balance",)) == named(of)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize(
+    ("told", "source", "copy"),
+    [
+        ([{"balance": "5"}, {"balance": "7"}], ("100", "a"), ("94", "a")),
+        ([{"balance": "5"}, {"balance": "6"}], ("100", "a"), ("94", "a")),
+        ([{"balance": "5"}, {"balance": "7"}], ("100", "b"), ("100", "a")),
+    ],
+)
+def test_what_was_never_published_where_the_log_does_not_reach_back(
+    told: list[dict[str, str | None]], source: tuple[str, str], copy: tuple[str, str], noted: bool
+) -> None:
+    """C2, D5: version 6 is not there; what goes back from the source does not show it, and the copy does."""
+    log = [event(number, fields) for number, fields in zip((5, 7), told, strict=True)]
+    now, then = (row(dict(zip(("balance", "tariff"), each, strict=True)), 7) for each in (source, copy))
+    ledger: dict[str, Any] = {"ledger": applied(log)} if noted else {}
+    expected = ("never_published", "certain", "source_to_log")
+    assert expected == named(case(BILLING, now, then, log, begin=4, **ledger))[1:4]
+    compacted = case(replace(BILLING, compacted=True), now, then, log, begin=4, **ledger)
+    assert "never_published" != found(compacted).cause
+    assert "never_published" != found(case(BILLING, now, then, [*log[:1], event(6, {}), log[1]], begin=4)).cause
+
+
+def test_a_gap_does_not_explain_what_the_ledger_lacks() -> None:
+    """C2, C6: an older version is missing, and an amount was lost."""
+    log = [event(number, {"balance": str(number)}) for number in (5, 7, 8)]
+    now, then = (row({"balance": each, "tariff": "a"}, 8) for each in ("100", "92"))
+    of = case(BILLING, now, then, log, begin=4, ledger=applied(log[:2]))
+    assert ("skipped", "certain") == named(of)[1:3]
+    assert Status.IN_FLIGHT is found(case(BILLING, now, then, log, begin=4, committed=7)).status
 
 
 def test_a_source_that_was_restored() -> None:
