@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from reconcile.domain.case import Event, FieldRule, Row
 from reconcile.domain.confidence import Ground
 from reconcile.domain.evidence_notes import (
@@ -122,16 +120,13 @@ def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Ver
     if settled:
         notes = event_notes(inquiry.case, settled, f"newer than the source, which is at version {version}")
         return Verdict(Ground.LOG_NEWER, settled[0].at, tuple(notes))
-    if inquiry.link.changes:
-        return _fold_differs(inquiry, source)
     same = next((event for event in reversed(inquiry.truth) if event.version == version), None)
-    if same is None or not inquiry.fields:
-        return None
-    if _says(inquiry, same):
-        return None
-    names = ", ".join(rule.name for rule in inquiry.concerned if not _says(inquiry, same, (rule,)))
-    note = event_note(inquiry.case, same, f"the source's version, and says something else: {names}")
-    return Verdict(Ground.SAME_VERSION, same.at, (note,))
+    if same is not None and inquiry.fields:
+        names = [rule.name for rule in inquiry.concerned if not rule.add and not _says(inquiry, same, rule)]
+        if names:
+            note = event_note(inquiry.case, same, f"the source's version, and says something else: {', '.join(names)}")
+            return Verdict(Ground.SAME_VERSION, same.at, (note,))
+    return _fold_differs(inquiry, source) if inquiry.link.changes and not inquiry.link.compacted else None
 
 
 def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
@@ -152,8 +147,6 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
         return Verdict(Ground.VERSION_GAP, first.at, (note,))
     if gaps:
         return version_gap(inquiry, *gaps[0])
-    if inquiry.link.compacted:
-        return None  # changes between may have been taken away
     note = event_note(inquiry.case, known[-1], "the source's version; all changes up to it give another state")
     return Verdict(Ground.SAME_VERSION_FOLD, known[-1].at, (note,))
 
@@ -232,11 +225,9 @@ def _brought(inquiry: Inquiry) -> bool:
     return inquiry.brings(inquiry.true_states[-1], inquiry.source) and not _bad(inquiry, inquiry.truth[-1])
 
 
-def _says(inquiry: Inquiry, event: Event, rules: Sequence[FieldRule] | None = None) -> bool:
-    concerned = inquiry.concerned if rules is None else rules
-    if inquiry.folding.fit(event.fields, inquiry.source, concerned) is Fit.NO:
-        return False
-    return not any(rule.name in event.bad_fields for rule in concerned)
+def _says(inquiry: Inquiry, event: Event, rule: FieldRule) -> bool:
+    fit = inquiry.folding.fit(event.fields, inquiry.source, (rule,))
+    return fit is not Fit.NO and rule.name not in event.bad_fields
 
 
 def _bad(inquiry: Inquiry, event: Event) -> bool:

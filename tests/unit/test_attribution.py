@@ -330,6 +330,17 @@ def test_a_wrong_payload() -> None:
     assert ("changed", "payload_divergence", "certain", "source_to_log", ("email",)) == named(of)
 
 
+def test_a_wrong_change() -> None:
+    """A5: the newest event carries what changed, and says something else than the source of its version."""
+    log = [event(1, {"balance": "100", "tariff": "plus"}), event(2, {"balance": "40"}), event(3, {"tariff": "silver"})]
+    now, then = (row({"balance": "140", "tariff": tariff}, 3) for tariff in ("gold", "silver"))
+    expected = ("changed", "payload_divergence", "certain", "source_to_log", ("tariff",))
+    assert expected == named(case(BILLING, now, then, log))
+    assert expected == named(case(BILLING, now, then, log[2:], begin=2))
+    earlier = [log[0], event(2, {"tariff": "silver"}), event(3, {"balance": "40"})]
+    assert ("payload_divergence", "probable") == named(case(BILLING, now, then, earlier))[1:3]
+
+
 def test_a_wrong_payload_that_did_not_reach_the_copy() -> None:
     """A5: what agrees is no finding, whatever an event says."""
     wrong = replace(V3, fields=person("Zoiee", "another@x"))
