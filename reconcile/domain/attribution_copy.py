@@ -107,6 +107,8 @@ def order_and_count(copy: CopyInquiry) -> Verdict | None:
             if late.offset > over.offset and copy.inquiry.repeated(late):
                 return _twice_in_log(copy, late)
         if each.by_ledger and each.doubled and not copy.inquiry.folding.whole:
+            if not any(ledger.twice(event) for event in each.doubled):
+                return _twice_in_log(copy, each.doubled[0])
             notes_twice = (*event_notes(case, each.doubled, "applied twice"), *ledger_notes(case, ledger, each.doubled))
             return Verdict(Ground.LEDGER_TWICE, each.doubled[0].at, notes_twice)
     return _folded_twice(copy)

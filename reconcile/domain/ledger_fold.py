@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -35,7 +36,17 @@ def explain_by_ledger(inquiry: Inquiry, ledger: Ledger) -> Explanation | None:
         fit = inquiry.folding.fit(inquiry.folding.final(sequence), inquiry.copy)
         if fit:
             return _told(inquiry, ledger, sequence, fit)
-    return None
+    return _without_a_row(inquiry, ledger) if inquiry.copy is None else None
+
+
+def _without_a_row(inquiry: Inquiry, ledger: Ledger) -> Explanation | None:
+    """The event that makes the row was lost: those behind it were applied to none."""
+    life = [event for event in inquiry.life if inquiry.is_due(event)]
+    knows = inquiry.whole or len(inquiry.life) < len(inquiry.truth)
+    if not knows or not life or not ledger.lacks(life[0]):
+        return None
+    lacking = tuple(event for event in life if ledger.lacks(event))
+    return Explanation(lacking, exact=False, by_ledger=True)
 
 
 def _told(inquiry: Inquiry, ledger: Ledger, sequence: Sequence[Event], fit: Fit) -> Explanation:
@@ -49,8 +60,11 @@ def _told(inquiry: Inquiry, ledger: Ledger, sequence: Sequence[Event], fit: Fit)
         lacking = [event for event in lacking if rank[event.place] > rank[newest.place]]
     lacking.sort(key=lambda event: rank[event.place])
     adding = {rule.name for rule in inquiry.concerned if rule.add}
+    times = Counter(rank[event.place] for event in ledger.applied)
     twice = {
-        e.place: e for e in ledger.applied if ledger.twice(e) and (inquiry.folding.whole or adding & e.fields.keys())
+        rank[e.place]: e
+        for e in ledger.applied
+        if times[rank[e.place]] > 1 and (inquiry.folding.whole or adding & e.fields.keys())
     }
     return Explanation(
         lacking=tuple(lacking),

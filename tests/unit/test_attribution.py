@@ -182,6 +182,18 @@ def test_a_swallowed_registration() -> None:
     assert ("missing", "skipped", "certain", "log_to_consumer", ()) == named(of)
 
 
+@pytest.mark.parametrize("sums", [True, False])
+def test_a_registration_was_lost_and_what_came_behind_met_no_row(sums: bool) -> None:
+    """A4, B3: the ledger notes the later events, which changed nothing."""
+    log = TOP_UPS if sums else THREE
+    of = case(BILLING if sums else LOGIN, BALANCE if sums else AT_3, None, log, ledger=applied(log[1:]))
+    assert ("missing", "skipped", "certain", "log_to_consumer", ()) == named(of)
+    assert minute(1) == found(of).since
+    dead = replace(of, parked=(parked("dead_letter", log[0]),))
+    assert ("missing", "dead_lettered", "certain", "log_to_consumer", ()) == named(dead)
+    assert "foreign_write" == found(replace(of, ledger=applied(log))).cause
+
+
 def test_an_ignored_tombstone() -> None:
     """D9: the consumer does not expect a null value."""
     of = case(LOGIN, None, AT_3, [*THREE, event(4, None)], ledger=applied(THREE))
@@ -221,6 +233,18 @@ def test_an_amount_that_stands_twice() -> None:
     """C1: an acknowledgement was lost, and the producer sent again."""
     again = replace(TOP_UPS[2], offset=4, at=minute(5))
     of = case(BILLING, BALANCE, row({"balance": "164.5", "tariff": "plus"}), [*TOP_UPS, again])
+    finding = found(of)
+    assert ("duplicate_applied", "certain", "log_to_consumer") == (finding.cause, finding.confidence, finding.hop)
+    assert [2, 4] == [each.offset for each in finding.evidence if each.kind == "event"]
+
+
+@pytest.mark.parametrize("named_too", [True, False])
+def test_an_amount_that_stands_twice_and_is_noted_twice(named_too: bool) -> None:
+    """C1, C7: the ledger knows records by their offsets, so that both of one event were applied."""
+    again = replace(TOP_UPS[2], offset=4, at=minute(5))
+    log = [*TOP_UPS, again]
+    ledger = tuple(each if named_too else replace(each, event_id=None) for each in applied(log))
+    of = case(BILLING, BALANCE, row({"balance": "164.5", "tariff": "plus"}), log, ledger=ledger)
     finding = found(of)
     assert ("duplicate_applied", "certain", "log_to_consumer") == (finding.cause, finding.confidence, finding.hop)
     assert [2, 4] == [each.offset for each in finding.evidence if each.kind == "event"]
