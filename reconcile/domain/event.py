@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from reconcile.domain.dialect import Headers
 
 CLOUDEVENT_ID = ("ce_id", "ce-id")
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 # Where a change stands in its database's log, by Debezium's connector. The first field has to be there.
 _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
@@ -17,6 +20,11 @@ _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
     "db2": ("change_lsn", "commit_lsn"),
     "oracle": ("scn", "commit_scn", "rs_id", "ssn"),
 }
+
+
+def spelled(name: str) -> str:
+    """Give an event's id as all spell it: a uuid may be in capitals here and not there."""
+    return name.lower() if _UUID.fullmatch(name) else name
 
 
 def event_id(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from reconcile.domain.case import Case, Event, LedgerEntry, Link
+from reconcile.domain.event import spelled
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -41,8 +42,7 @@ class Ledger:
             return False
         if link.ledger_since is not None and event.at < link.ledger_since:
             return False
-        unnamed = event.event_id == f"{link.topic}-{event.partition}@{event.offset}" and not event.deletes
-        if link.ledger_by_position and unnamed:
+        if link.ledger_by_position and _is_nameless(link, event) and not event.deletes:
             return False
         begins = link.ledger_begins or {}
         if begins and event.partition not in begins:
@@ -55,6 +55,11 @@ class Ledger:
         return not self.shows(event) and self.reaches(event)
 
 
+def _is_nameless(link: Link, event: Event) -> bool:
+    """Whether an event has no id of its own, but is called by where it stands."""
+    return event.event_id == f"{link.topic}-{event.partition}@{event.offset}"
+
+
 def read_ledger(case: Case, log: Sequence[Event]) -> Ledger:
     """Match entries and events: by event id where both have one, else by partition and offset."""
     if not case.ledger:
@@ -62,14 +67,20 @@ def read_ledger(case: Case, log: Sequence[Event]) -> Ledger:
     by_id: dict[str, list[int]] = {}
     by_place: dict[tuple[int, int] | None, int] = {}
     for number, event in enumerate(log):
-        by_id.setdefault(event.event_id, []).append(number)
+        by_id.setdefault(spelled(event.event_id), []).append(number)
         by_place[event.place] = number
+    names = frozenset(spelled(entry.event_id) for entry in case.ledger if entry.event_id is not None)
+    names_events = not names.isdisjoint(by_id)
     found: dict[tuple[int, int], tuple[LedgerEntry, ...]] = {}
     applied: list[tuple[datetime, int]] = []
     for entry in case.ledger:
-        named = by_id.get(entry.event_id, ()) if entry.event_id is not None else ()
-        at_place = by_place.get(entry.place)
-        match = at_place if at_place in named or not named else named[0]
+        named = by_id.get(spelled(entry.event_id), ()) if entry.event_id is not None else ()
+        match = by_place.get(entry.place)
+        if named and match not in named:
+            match = named[0]
+        elif match is not None and not named and entry.event_id is not None and names_events:
+            # Of another event that stood there, as before the topic was made anew.
+            match = match if _is_nameless(case.link, log[match]) else None
         if match is not None:
             place = log[match].place
             found[place] = (*found.get(place, ()), entry)
@@ -88,5 +99,5 @@ def read_ledger(case: Case, log: Sequence[Event]) -> Ledger:
         applied=tuple(log[number] for _, number in applied),
         entries=found,
         ordered=all(entry.at is not None for entry in case.ledger),
-        names=frozenset(entry.event_id for entry in case.ledger if entry.event_id is not None),
+        names=names,
     )

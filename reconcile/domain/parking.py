@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconcile.domain.case import Event, Parked
+from reconcile.domain.event import spelled
 from reconcile.domain.ledger import Ledger
 
 # A record goes on from one to the next.
@@ -35,7 +36,7 @@ def unresolved(
             continue
         event = event_of(each, log)
         if event is None:
-            if each.event_id not in ledger.names:
+            if each.event_id is None or spelled(each.event_id) not in ledger.names:
                 strangers.append(each)
         elif not ledger.shows(event):
             former = waiting.get(event.place)

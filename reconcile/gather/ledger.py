@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2 import sql
 
 from reconcile.contract import Ledger
+from reconcile.domain.event import spelled
 from reconcile.gather import store_session
 from reconcile.gather.digest import FORMATS, Side
 from reconcile.gather.postgres_rows import PostgresStore
@@ -152,11 +153,11 @@ def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
 
 def _tied(rows: list[tuple[Any, ...]], events: list[_Asked]) -> pa.RecordBatch:
     """Give the entries with the ids of their events: by the event's id, else by where it stood."""
-    by_name = {event_id: id_text for id_text, event_id, _, _ in events}
+    by_name = {spelled(event_id): id_text for id_text, event_id, _, _ in events}
     by_place = {(partition, offset): id_text for id_text, _, partition, offset in events}
     tied = []
     for row in rows:
-        id_text = by_name.get(row[0]) or by_place.get((row[1], row[2]))
+        id_text = (row[0] and by_name.get(spelled(row[0]))) or by_place.get((row[1], row[2]))
         if id_text is not None:
             tied.append((id_text, *row))
     return _arrow(tied)

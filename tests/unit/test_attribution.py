@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconcile.domain.attribution import attribute
-from reconcile.domain.case import Case, Event, Routing, Row
+from reconcile.domain.case import Case, Event, LedgerEntry, Routing, Row
 from reconcile.domain.evidence_notes import event_note, parked_note, told
 from reconcile.domain.finding import Finding, Status
 from tests.unit.cases import (
@@ -173,6 +173,24 @@ def test_a_swallowed_event_is_not_in_the_ledger() -> None:
         finding.since,
     )
     assert "committed past it; not in the ledger" in [each.note for each in finding.evidence]
+
+
+def test_an_entry_of_another_event_at_the_same_place() -> None:
+    """The topic was made anew: by its id an entry speaks of another event, that stood there before."""
+    old = LedgerEntry("another", V3.place, minute(50))
+    of = case(LOGIN, AT_3, AT_2, THREE, ledger=(old, *applied(THREE[:2])))
+    assert ("changed", "skipped", "certain", "log_to_consumer", ("name",)) == named(of)
+    assert attribute(case(LOGIN, AT_3, AT_3, THREE, ledger=(old, *applied(THREE)))) is None
+    nameless = [replace(each, event_id=f"{LOGIN.topic}-0@{each.offset}") for each in THREE]
+    assert attribute(case(LOGIN, AT_3, AT_3, nameless, ledger=applied(THREE))) is None
+
+
+def test_a_ledger_spells_ids_its_own_way() -> None:
+    """C7: a column of uuids gives them in small letters."""
+    capital = [replace(each, event_id=f"3F2504E0-4F89-11D3-9A0C-0305E82C330{n}") for n, each in enumerate(THREE)]
+    ledger = tuple(LedgerEntry(each.event_id.lower(), None, minute(50)) for each in capital)
+    assert attribute(case(LOGIN, AT_3, AT_3, capital, ledger=ledger)) is None
+    assert ("skipped", "certain") == named(case(LOGIN, AT_3, AT_2, capital, ledger=ledger[:2]))[1:3]
 
 
 def test_a_swallowed_registration() -> None:
