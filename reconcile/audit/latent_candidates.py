@@ -108,6 +108,6 @@ def _unledgered(
         f.col("partition").alias("_partition"), f.col("offset").alias("_offset")
     )
     narrow = passed.select(f.col(ID).alias("id"), PARTITION, OFFSET, EVENT_ID)
-    unnamed = narrow.join(named, f.col(EVENT_ID) == f.col("_event_id"), "left_anti")
+    unnamed = narrow.join(named, f.lower(EVENT_ID) == f.lower("_event_id"), "left_anti")
     same = (f.col(PARTITION) == f.col("_partition")) & (f.col(OFFSET) == f.col("_offset"))
     return unnamed.join(places, same, "left_anti").select("id")

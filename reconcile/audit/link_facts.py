@@ -11,6 +11,7 @@ from reconcile.contract import Consumer, Contract
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.case import FieldRule, Link, Place
 from reconcile.gather.fence import ConsumerFence, Fence
+from reconcile.gather.history_columns import EVENT_ID, TIMESTAMP
 from reconcile.gather.history_index import Index
 
 if TYPE_CHECKING:
@@ -92,8 +93,12 @@ def _places(before: Fence, group: ConsumerFence, now: Fence, index: Index) -> di
     return places
 
 
-def ledger_reach(ledger: DataFrame | None) -> Reach:
-    """Tell from where on a ledger knows: what stands before its first entry may have been cleaned away."""
+def ledger_reach(ledger: DataFrame | None, entries: DataFrame | None, events: DataFrame) -> Reach:
+    """Tell from where on a ledger knows: what stands before its first entry may have been cleaned away.
+
+    `ledger` is the ledger, or its first offset and time by partition. Where it has neither, the `events` tell that
+    those of its `entries` which are known name.
+    """
     from pyspark.sql import functions as f
 
     if ledger is None:
@@ -104,4 +109,9 @@ def ledger_reach(ledger: DataFrame | None) -> Reach:
         row["partition"]: row["begin"] for row in rows if row["partition"] is not None and row["begin"] is not None
     }
     times = [row["since"] for row in rows if row["since"] is not None]
+    if not begins and not times and entries is not None:
+        named = entries.select(f.lower("event_id").alias("_named"))
+        known = events.join(named, f.lower(EVENT_ID) == f.col("_named"), "left_semi")
+        oldest = known.agg(f.unix_micros(f.min(TIMESTAMP)).alias("since")).collect()[0]["since"]
+        times = [] if oldest is None else [oldest]
     return Reach(begins or None, datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None)

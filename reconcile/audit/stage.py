@@ -148,7 +148,7 @@ class _Auditing:
         if job.ids is not None:
             return job.spark.createDataFrame([(each,) for each in sorted(set(job.ids))], f"{ID} string")
         entries = self._ledger(consumer)
-        self.reaches[consumer.name] = link_facts.ledger_reach(entries)
+        self.reaches[consumer.name] = link_facts.ledger_reach(entries, entries, self.log)
         return latent_candidates.candidates(
             self.shape,
             self.log,
@@ -208,6 +208,7 @@ class _Auditing:
                 outbox=reader.outbox(),
             )
             self._kept(cases(name), joined(readings))
+            reach = self.reaches.get(name) or link_facts.ledger_reach(reader.ledger_bounds(), readings.ledger, told)
             told.unpersist()
         facts = link_facts.link_facts(
             contract,
@@ -218,7 +219,7 @@ class _Auditing:
             history.index,
             dense_versions=self.shape.dense_versions,
             compacted=opened.fence.topic.compacted,
-            reach=self.reaches.get(name) or link_facts.ledger_reach(reader.ledger_bounds()),
+            reach=reach,
             corrections=self.corrections,
         )
         return replace(suspected, facts=facts)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from reconcile.domain.case import Event
-from reconcile.domain.explaining import Explanation
+from reconcile.domain.explaining import Explanation, explain
 from reconcile.domain.folding import Fit
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.ledger import Ledger
@@ -15,6 +16,8 @@ from reconcile.domain.ledger import Ledger
 
 def is_decisive(inquiry: Inquiry, ledger: Ledger) -> bool:
     """Tell whether the ledger, with what it does not reach back to, gives the copy's state."""
+    if inquiry.due and all(ledger.shows(event) for event in inquiry.due):
+        return True
     if not inquiry.link.ledger or not any(ledger.reaches(event) for event in inquiry.due):
         return False
     if all(ledger.reaches(event) or ledger.shows(event) for event in inquiry.due):
@@ -36,7 +39,17 @@ def explain_by_ledger(inquiry: Inquiry, ledger: Ledger) -> Explanation | None:
         fit = inquiry.folding.fit(inquiry.folding.final(sequence), inquiry.copy)
         if fit:
             return _told(inquiry, ledger, sequence, fit)
-    return _without_a_row(inquiry, ledger) if inquiry.copy is None else None
+    if inquiry.copy is None:
+        return _without_a_row(inquiry, ledger)
+    return None if ledger.ordered else _late(inquiry, ledger)
+
+
+def _late(inquiry: Inquiry, ledger: Ledger) -> Explanation | None:
+    """An event that was applied after a newer one, of which a ledger without times does not tell."""
+    for each in explain(inquiry):
+        if each.late is not None and each.over is not None and ledger.shows(each.late) and ledger.shows(each.over):
+            return replace(each, lacking=tuple(event for event in each.lacking if ledger.lacks(event)))
+    return None
 
 
 def _without_a_row(inquiry: Inquiry, ledger: Ledger) -> Explanation | None:

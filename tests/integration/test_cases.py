@@ -53,3 +53,13 @@ def test_of_a_hot_key_the_newest_is_kept(spark: SparkSession) -> None:
     assert (MOST_EVENTS, many) == (len(case["events"]), case["events_total"])
     assert {*range(5), *range(many - 2 * MOST_EVENTS + 5, many)} == {each["offset"] for each in case["parked"]}
     assert {*range(many - 2 * MOST_EVENTS, many)} == {each["offset"] for each in case["ledger"]}
+
+
+def test_a_ledger_of_ids_alone_knows_from_its_oldest_event_on(spark: SparkSession) -> None:
+    """It has neither offsets nor times: the log has the times of the events that it names."""
+    log = spark.sql("select concat('E', id) event_id, timestamp_seconds(id) timestamp from range(9)")
+    entries = spark.createDataFrame([("e4",), ("e3",), ("of another topic",)], "event_id string").selectExpr(
+        "event_id", "cast(null as int) partition", "cast(null as bigint) offset", "cast(null as timestamp) at"
+    )
+    assert Reach(None, datetime.fromtimestamp(3, UTC)) == ledger_reach(entries, entries, log)
+    assert Reach(None, None) == ledger_reach(entries, entries, log.where("event_id = 'E1'"))

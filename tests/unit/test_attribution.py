@@ -185,6 +185,20 @@ def test_an_entry_of_another_event_at_the_same_place() -> None:
     assert attribute(case(LOGIN, AT_3, AT_3, nameless, ledger=applied(THREE))) is None
 
 
+def test_a_ledger_of_ids_alone() -> None:
+    """C7: when an event was applied it does not say; that it was, it does."""
+    link = replace(LOGIN, ledger=True, ledger_since=V1.at)
+    entries = tuple(LedgerEntry(each.event_id, None, None) for each in THREE)
+    assert attribute(case(link, AT_3, AT_3, THREE, ledger=entries)) is None
+    assert ("skipped", "certain") == named(case(link, AT_3, AT_2, THREE, ledger=entries[:2]))[1:3]
+    for since in (V1.at, None):
+        link = replace(link, ledger_since=since)
+        assert ("out_of_order", "certain") == named(case(link, AT_3, AT_2, THREE, ledger=entries))[1:3]
+        edited = row(person("Zoiee", "edited@x"))
+        link = replace(link, copy_versions=False)
+        assert ("foreign_write", "certain") == named(case(link, AT_3, edited, THREE, ledger=entries))[1:3]
+
+
 def test_a_ledger_spells_ids_its_own_way() -> None:
     """C7: a column of uuids gives them in small letters."""
     capital = [replace(each, event_id=f"3F2504E0-4F89-11D3-9A0C-0305E82C330{n}") for n, each in enumerate(THREE)]
