@@ -11,6 +11,7 @@ from reconcile.domain.finding import FieldDifference
 
 # Wide enough for any numeric of Postgres: a sum is never rounded.
 EXACT = Context(prec=150_000)
+_ROUNDED = Decimal("1e-9")
 
 
 def differing(link: Link, source: Row, copy: Row) -> tuple[FieldDifference, ...]:
@@ -59,6 +60,13 @@ def number(text: str | None) -> Decimal | None:
 def near(one: Decimal, other: Decimal, tolerance: Decimal) -> bool:
     """Tell whether two numbers are at most the tolerance apart."""
     return one == other or (tolerance > 0 and abs(EXACT.subtract(one, other)) <= tolerance)
+
+
+def near_sum(rule: FieldRule, one: Decimal, other: Decimal) -> bool:
+    """Tell whether two sums are the same: one of floats depends on the order in which they were added."""
+    if rule.kind is not Kind.FLOAT:
+        return near(one, other, rule.tolerance)
+    return near(one, other, max(rule.tolerance, _ROUNDED * max(abs(one), abs(other))))
 
 
 def _equal_floats(one: str, other: str, tolerance: float) -> bool:

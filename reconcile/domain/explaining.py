@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import islice
 
 from reconcile.domain.case import Event, FieldRule
-from reconcile.domain.comparison import EXACT, near
+from reconcile.domain.comparison import EXACT, near_sum
 from reconcile.domain.folding import UNKNOWN, Fit, State, Value, amount
 from reconcile.domain.inquiry import Inquiry
 
@@ -218,9 +218,7 @@ class _Changes:
         rule = self._sums[0]
         missing = self._missing(rule, lost)
         amounts = reversed(self._amounts[rule.name].items())
-        return list(
-            islice(((place, place + 1) for place, each in amounts if near(each, missing, rule.tolerance)), _TRIED)
-        )
+        return list(islice(((place, place + 1) for place, each in amounts if near_sum(rule, each, missing)), _TRIED))
 
     def _missing(self, rule: FieldRule, lost: bool) -> Decimal:
         missing = EXACT.subtract(_number(self._final[rule.name]), _number(self._copy.get(rule.name)))

@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 from typing import Final, Literal
 
 from reconcile.domain.case import Event, FieldRule
-from reconcile.domain.comparison import EXACT, near, number
+from reconcile.domain.comparison import EXACT, near_sum, number
 
 
 class Unknown(Enum):
@@ -113,7 +113,7 @@ class Folding:
     def equal(self, rule: FieldRule, one: Value, other: Value) -> bool:
         """Tell whether two values of a field are the same."""
         if isinstance(one, Decimal) and isinstance(other, Decimal):
-            return near(one, other, rule.tolerance)
+            return near_sum(rule, one, other)
         if isinstance(one, Decimal) or isinstance(other, Decimal):
             return False
         return self._same(rule, one, other)

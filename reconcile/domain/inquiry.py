@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import cached_property
 
 from reconcile.domain.case import Event, Row
@@ -52,7 +53,7 @@ class Inquiry(LogReading):
         if self.versioned and reading.version is not None and (versions or self.whole):
             newer = any(version >= reading.version for version in versions)
             return newer or (self.link.compacted and any(event.deletes for event in self.log))
-        row = self.plain.row(reading.fields)
+        row = self._row(reading, self.case.copy)
         return not self.whole or any(self.brings(state, row) for state in self.true_states[1:])
 
     def brings(self, state: State, row: Mapping[str, Value] | None) -> bool:
@@ -108,12 +109,12 @@ class Inquiry(LogReading):
     @cached_property
     def copy(self) -> dict[str, Value] | None:
         """The copy's row as states hold it."""
-        return None if self.case.copy is None else dict(self.plain.row(self.case.copy.fields))
+        return self._row(self.case.copy, self.case.source)
 
     @cached_property
     def source(self) -> dict[str, Value] | None:
         """The source's row as states hold it."""
-        return None if self.case.source is None else dict(self.plain.row(self.case.source.fields))
+        return self._row(self.case.source, self.case.copy)
 
     @cached_property
     def plain(self) -> Folding:
@@ -143,9 +144,10 @@ class Inquiry(LogReading):
             return self._folding(None, untold) if untold else self.plain
         before: dict[str, Value] = {} if deletions else dict(untold)
         if anchor is not None and close and not deletions:
+            sums = self._row(anchor, self.case.copy) or {}
             for rule in self.link.fields:
-                value = number(anchor.fields.get(rule.name)) if rule.add and rule.told else None
-                if value is not None:
+                value = sums.get(rule.name) if rule.add and rule.told else None
+                if isinstance(value, Decimal):
                     before[rule.name] = EXACT.subtract(value, total(known, rule.name))
         return self._folding(before, untold)
 
@@ -169,6 +171,17 @@ class Inquiry(LogReading):
         return [
             event for place, event in enumerate(self.truth) if known[place] or (event.version is None and place < last)
         ]
+
+    def _row(self, row: Row | None, other: Row | None) -> dict[str, Value] | None:
+        """Give a row as states hold it: a sum that is NULL counts as 0, unless it is 0 that it differs from."""
+        if row is None:
+            return None
+        values = dict(self.plain.row(row.fields))
+        for rule in self.plain.rules:
+            there = None if other is None else number(other.fields.get(rule.name))
+            if rule.add and row.fields.get(rule.name) is None and there != 0:
+                values[rule.name] = Decimal(0)
+        return values
 
     def _before_all(self) -> bool:
         if self.folding.before is None:

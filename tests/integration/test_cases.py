@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from reconcile.audit.cases import MOST_EVENTS, Readings, joined, newest
+from reconcile.audit.link_facts import Reach, ledger_reach
 from reconcile.gather import ledger
 from reconcile.gather.parked import SCHEMA as PARKED
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconcile.domain.attribution import attribute
+from reconcile.domain.canonical import Kind
 from reconcile.domain.case import Case, Event, LedgerEntry, Routing, Row
 from reconcile.domain.evidence_notes import event_note, parked_note, told
 from reconcile.domain.finding import Finding, Status
@@ -29,6 +30,7 @@ from tests.unit.cases import (
 NONE_OF_IT = ("", "", "", None, ())
 THREE = history(person("Zoey"), person("Zoë"), person("Zoiee"))
 V1, V2, V3 = THREE
+SUMS = replace(BILLING, event_versions=False, source_versions=False, dense_versions=False)
 AT_1, AT_2, AT_3 = (row(each.fields, each.version) for each in THREE)
 TOP_UPS = [
     event(1, {"balance": "100"}),
@@ -248,6 +250,43 @@ def test_a_record_that_was_ignored() -> None:
 def test_an_amount_that_is_missing() -> None:
     """C6, D1: committed and not processed; all events but this one give the copy."""
     assert ("changed", "skipped", "certain", "log_to_consumer", ("balance",)) == named(balance("84.5"))
+
+
+def test_a_sum_may_be_null() -> None:
+    """Nothing was added to it yet; whether it is NULL on both sides, in the copy alone, or that is what differs."""
+    log = [event(1, {"tariff": "a"}), event(2, {"tariff": "b"}), event(3, {"balance": "5"})]
+    for link in (BILLING, SUMS):
+        now, then = (row({"balance": None, "tariff": tariff}, 2) for tariff in "ba")
+        assert "skipped" == found(case(link, now, then, log[:2])).cause
+        assert "in_flight" == found(case(link, now, then, log[:2], committed=1)).cause
+        owed = row({"balance": "5", "tariff": "b"}, 3)
+        assert "skipped" == found(case(link, owed, now, log)).cause
+        gone = [*log[:2], event(3, None)]
+        assert ("orphan", "skipped", "certain") == named(case(link, None, now, gone, ledger=applied(log[:2])))[:3]
+        nothing = row({"balance": "0", "tariff": "b"}, 2)
+        assert "foreign_write" == found(case(link, nothing, now, log[:2])).cause
+
+
+@pytest.mark.parametrize(
+    ("copy", "cause"),
+    [
+        ((0.1 + 0.2 + 0.3, "a"), "skipped"),
+        ((0.1 + 0.2, "b"), "skipped"),
+        ((0.1 + 0.3, "b"), "skipped"),
+        ((0.1 + 0.2 + 0.3 + 0.3, "b"), "duplicate_applied"),
+        ((0.87, "b"), "foreign_write"),
+    ],
+)
+@pytest.mark.parametrize("begin", [0, 1])
+def test_a_sum_of_floats_is_rounded(copy: tuple[float, str], cause: str, begin: int) -> None:
+    """0.1 and 0.2 and 0.3 are not 0.6."""
+    link = replace(BILLING, fields=(replace(BILLING.fields[0], kind=Kind.FLOAT), BILLING.fields[1]))
+    amounts: list[dict[str, str | None]] = [{"balance": "0.1", "tariff": "a"}, {"balance": "0.2"}, {"balance": "0.3"}]
+    log = history(*amounts, {"tariff": "b"})
+    sums = row({"balance": repr(0.1 + 0.2 + 0.3), "tariff": "b"}, 4)
+    then = row({"balance": repr(copy[0]), "tariff": copy[1]})
+    finding = found(case(link, sums, then, log[begin:], begin=begin))
+    assert cause in (finding.cause, *finding.alternatives)
 
 
 def test_a_batch_that_is_missing() -> None:
