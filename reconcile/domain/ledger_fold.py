@@ -71,6 +71,8 @@ def _told(inquiry: Inquiry, ledger: Ledger, sequence: Sequence[Event], fit: Fit)
     lacking = [event for event in inquiry.due if ledger.lacks(event)]
     if inquiry.folding.whole and newest is not None:
         lacking = [event for event in lacking if rank[event.place] > rank[newest.place]]
+    elif not inquiry.folding.whole:
+        lacking = [event for event in lacking if _matters(inquiry, event, sequence)]
     lacking.sort(key=lambda event: rank[event.place])
     adding = {rule.name for rule in inquiry.concerned if rule.add}
     times = Counter(rank[event.place] for event in ledger.applied)
@@ -87,6 +89,16 @@ def _told(inquiry: Inquiry, ledger: Ledger, sequence: Sequence[Event], fit: Fit)
         exact=fit is Fit.EXACT,
         by_ledger=True,
     )
+
+
+def _matters(inquiry: Inquiry, lost: Event, applied: Sequence[Event]) -> bool:
+    """Whether a lost event tells of what differs, and none that was applied told that anew."""
+    rank = inquiry.rank
+    later = [event for event in applied if rank[event.place] > rank[lost.place]]
+    if lost.deletes or any(event.deletes for event in later):
+        return lost.deletes
+    anew = {name for event in later for name in event.fields}
+    return any(rule.name in lost.fields and (rule.add or rule.name not in anew) for rule in inquiry.concerned)
 
 
 def _around_a_deletion(inquiry: Inquiry, sequence: Sequence[Event]) -> tuple[Event | None, Event | None]:

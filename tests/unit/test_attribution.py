@@ -177,6 +177,18 @@ def test_a_swallowed_event_is_not_in_the_ledger() -> None:
     assert "committed past it; not in the ledger" in [each.note for each in finding.evidence]
 
 
+def test_what_was_told_anew_is_not_what_is_missing() -> None:
+    """B3, C6: a tariff lies among the dead letters, and was overtaken; then an amount was lost."""
+    tariffs = [event(number, {"tariff": tariff}) for number, tariff in enumerate("abc", 1)]
+    log = [*tariffs, event(4, {"balance": "5"}), event(5, {"balance": "7"})]
+    now, then = row({"balance": "12", "tariff": "c"}, 5), row({"balance": "5", "tariff": "c"})
+    applied_of_it = applied([log[0], log[2], log[3]])
+    of = case(BILLING, now, then, log, parked=(parked("dead_letter", log[1]),), ledger=applied_of_it)
+    assert ("changed", "skipped", "certain", "log_to_consumer", ("balance",)) == named(of)
+    assert minute(5) == found(of).since
+    assert minute(5) == found(replace(of, parked=())).since
+
+
 def test_an_entry_of_another_event_at_the_same_place() -> None:
     """The topic was made anew: by its id an entry speaks of another event, that stood there before."""
     old = LedgerEntry("another", V3.place, minute(50))
