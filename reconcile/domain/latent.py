@@ -70,8 +70,8 @@ def _is_overtaken(inquiry: Inquiry, event: Event) -> bool:
 
 def _is_old(inquiry: Inquiry, parked: Parked) -> bool:
     """Whether a parked record, whose event the log has no more, is older than the copy."""
-    row = inquiry.case.copy or inquiry.case.source
-    version = None if row is None else row.version
+    sides = inquiry.case.copy, inquiry.case.source  # which agree, so that the source's version is the copy's too
+    version = next((row.version for row in sides if row is not None and row.version is not None), None)
     if inquiry.link.changes:
         return False
     return parked.version is not None and version is not None and parked.version < version
