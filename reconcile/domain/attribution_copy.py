@@ -243,7 +243,7 @@ def _ground_of_loss(copy: CopyInquiry, best: Explanation, late: Explanation | No
 
 def _nothing_says_so(inquiry: Inquiry, lost: Sequence[Event]) -> bool:
     """Whether what a row held without its first event is all that speaks for the loss of it, and that is not known."""
-    if not inquiry.whole or inquiry.life[0] not in lost:
+    if not inquiry.whole or not any(event in lost for event in inquiry.life[:1]):
         return False
     told = {name for event in inquiry.due if event not in lost for name in event.fields}
     return not any(rule.add or rule.name in told for rule in inquiry.concerned)

@@ -246,6 +246,12 @@ def test_an_ignored_tombstone() -> None:
     assert ("orphan", "skipped", "certain", "log_to_consumer", ()) == named(of)
 
 
+def test_a_deletion_came_before_what_it_deletes() -> None:
+    """D9: of the tariff that the copy has no event told."""
+    of = case(BILLING, None, row({"balance": "10", "tariff": "basic"}), [event(1, {"balance": "10"}), event(2, None)])
+    assert ("orphan", "skipped", "probable", "log_to_consumer", ()) == named(of)
+
+
 def test_without_a_ledger_the_last_event_is_skipped_or_overtaken() -> None:
     """A4: the likelier is said, the other is an alternative."""
     finding = found(case(LOGIN, AT_3, AT_2, THREE))

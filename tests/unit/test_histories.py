@@ -185,6 +185,18 @@ def test_two_that_changed_places_are_out_of_order(history: History, data: st.Dat
         assert "out_of_order" in names(of)
 
 
+@settings(max_examples=200)
+@given(histories(), st.data(), st.booleans(), st.integers(0, 3))
+def test_whatever_was_applied_in_whatever_order_has_a_cause(
+    history: History, data: st.DataObject, ledger: bool, begin: int
+) -> None:
+    """What differs is a finding, also where several things happened to it."""
+    some = data.draw(st.lists(st.sampled_from(history.events), max_size=8))
+    of = damaged(history, some, ledger, begin=begin)
+    of = replace(of, events=of.events[begin:])
+    assert _agree(of) or attribute(of) is not None
+
+
 @given(histories(deletions=False), st.data(), st.booleans())
 def test_a_doubled_amount_is_a_duplicate(history: History, data: st.DataObject, ledger: bool) -> None:
     """A negative one that is missing can look the same."""
