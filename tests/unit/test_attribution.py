@@ -599,6 +599,26 @@ def test_an_edited_field() -> None:
     assert ("changed", "foreign_write", "certain", "consumer", ("email",)) == named(case(LOGIN, AT_3, edited, THREE))
 
 
+def test_what_went_wrong_before_the_log_begins() -> None:
+    """D5, C7: an amount that is gone from the log may have been lost, whatever the ledger shows of those behind it."""
+    of = case(BILLING, BALANCE, row({"balance": "124", "tariff": "plus"}), TOP_UPS[2:], begin=2)
+    for each in (
+        of,
+        replace(of, ledger=applied(TOP_UPS[2:]), link=replace(of.link, ledger=True, ledger_since=minute(0))),
+    ):
+        finding = found(each)
+        assert ("expired", "possible", ("skipped", "foreign_write")) == (
+            finding.cause,
+            finding.confidence,
+            finding.alternatives,
+        )
+    edited = case(BILLING, BALANCE, row({"balance": "124.5", "tariff": "edited"}), TOP_UPS[1:], begin=1)
+    edited = replace(
+        edited, ledger=applied(TOP_UPS[1:]), link=replace(edited.link, ledger=True, ledger_since=minute(0))
+    )
+    assert ("foreign_write", "certain") == named(edited)[1:3]
+
+
 CHANGES = (
     event(1, {"name": "a", "email": "x", "phone": "1"}),
     event(2, {"phone": "2"}),
