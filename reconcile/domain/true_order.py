@@ -54,6 +54,7 @@ def each_once(log: Sequence[Event]) -> tuple[list[Event], dict[tuple[int, int], 
     twins: dict[tuple[int, int], Event] = {}
     by_id: dict[str, list[Event]] = {}
     by_version: dict[int, list[Event]] = {}
+    ended = False
     for event in log:
         known = [*by_id.get(event.event_id, ()), *(() if event.version is None else by_version.get(event.version, ()))]
         twin = next((each for each in known if _same(each, event)), None)
@@ -62,10 +63,13 @@ def each_once(log: Sequence[Event]) -> tuple[list[Event], dict[tuple[int, int], 
             continue
         found.append(event)
         by_id.setdefault(event.event_id, []).append(event)
+        if ended and not event.deletes:
+            by_version.clear()
+        elif event.deletes and not ended:
+            by_version.pop(min(by_version, default=0), None)  # what is there again may count its versions anew
+        ended = event.deletes
         if event.version is not None:
             by_version.setdefault(event.version, []).append(event)
-        if event.deletes:
-            by_version.clear()  # what is there again may count its versions anew
     return found, twins
 
 

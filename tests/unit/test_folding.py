@@ -113,6 +113,9 @@ def test_a_life_may_begin_as_the_one_before() -> None:
     again = event(1, person("a"), offset=9, event_id="again")
     assert [*first, again] == in_true_order([*first, again])
     assert first == in_true_order([*first, replace(again, event_id=first[0].event_id)])
+    second = event(2, person("b"), offset=10, event_id="then")
+    assert [*first, again, second] == in_true_order([*first, again, second])
+    assert first == in_true_order([*first, second])
 
 
 def test_what_came_after_its_deletion_belongs_before_it() -> None:
