@@ -34,8 +34,10 @@ def audit(job: Job) -> dict[str, Any]:
     """Turn what was gathered into findings; give the run's summary, with what was known of them before."""
     from reconcile import registry
     from reconcile.audit import stage
+    from reconcile.repair import planning
 
-    stage.audit(job, registry.corrections(job))
+    terms = {each.name: planning.terms(job.contract, each) for each in job.links}
+    stage.audit(job, terms, registry.corrections(job))
     told = summary(job.run)
     over_time = registry.audited(job, told)
     return {**told, "links": [{**each, "over_time": over_time.get(each["link"])} for each in told["links"]]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,9 @@ from reconcile.audit import events as audit_events
 from reconcile.audit.partitioning import Router
 from reconcile.domain.attribution import attribute
 from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row
-from reconcile.domain.finding import Finding, to_data
+from reconcile.domain.finding import Finding, Repair, to_data
 from reconcile.domain.key import encode
+from reconcile.domain.plan_rules import Terms, by_finding
 from reconcile.domain.sensitive import masked
 from reconcile.domain.version import parse
 from reconcile.gather import row_columns
@@ -71,6 +72,9 @@ class Attributing:
     sensitive: frozenset[str]
     run_id: str
     key_type: str
+    terms: Terms
+    main: bool
+    """Whether corrections go to the topic itself."""
 
     def findings(self, cases: DataFrame) -> DataFrame:
         """Give the findings of a link, one for each case that still differs or will."""
@@ -85,7 +89,12 @@ class Attributing:
 
     def _finding(self, row: dict[str, Any]) -> Finding | None:
         found = attribute(self.case(row))
-        return None if found is None else masked(found, self.sensitive)
+        return None if found is None else masked(replace(found, repair=self._repair(found, row)), self.sensitive)
+
+    def _repair(self, finding: Finding, row: dict[str, Any]) -> Repair:
+        treatment = by_finding(finding, self.terms)
+        home = self.router.home(self._key(row)) if treatment.writes and self.main else None
+        return Repair(str(treatment.action), home, treatment.reason)
 
     def case(self, row: dict[str, Any]) -> Case:
         """Make a case of what was joined for one suspect."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -19,6 +19,7 @@ from reconcile.audit.summary import Counted, summary
 from reconcile.contract import Consumer
 from reconcile.domain.canonical import CanonicalType, Kind
 from reconcile.domain.case import FieldRule, Link
+from reconcile.domain.plan_rules import Terms
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather import row_columns
 from reconcile.gather import stage as gathering
@@ -42,10 +43,11 @@ def cases(consumer: str) -> str:
     return f"cases.{consumer}"
 
 
-def audit(job: Job, corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
+def audit(job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
     """Compare, confirm and attribute what was gathered into the run; do nothing if that was done.
 
-    `corrections` are the places in the topic, with the ids, where those of earlier runs stand.
+    `terms` say for each consumer what would be repaired; `corrections` are the places in the topic, with the ids, where
+    those of earlier runs stand.
     """
     if job.run.done(SUMMARY, job.inputs([gathering.GATHERED])):
         job.say("audited already")
@@ -56,7 +58,7 @@ def audit(job: Job, corrections: Collection[tuple[str | None, int, int]] = ()) -
             f"the contract was changed since {job.run.id} was gathered: start a new run, or go back to what it was"
         )
     job.run.discard("audit")
-    _Auditing(job, corrections).run()
+    _Auditing(job, terms, corrections).run()
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,12 @@ class _Suspected:
 
 
 class _Auditing:
-    def __init__(self, job: Job, corrections: Collection[tuple[str | None, int, int]]) -> None:
+    def __init__(
+        self, job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[str | None, int, int]]
+    ) -> None:
         self.job = job
         self.corrections = corrections
+        self.terms = terms
         self.gathered: dict[str, Any] = job.run.json(gathering.GATHERED)
         self.inputs = job.inputs([gathering.GATHERED])
         self.before = from_json(json.dumps(job.run.json(gathering.FENCE)))
@@ -230,7 +235,16 @@ class _Auditing:
         sensitive = frozenset(field.name for field in consumer.fields if field.sensitive)
         ignored = frozenset(job.contract.topic.ignore_types)
         key_type = job.contract.topic.key.type
-        attributing = Attributing(suspected.facts, self.router, ignored, sensitive, job.run.id, key_type)
+        attributing = Attributing(
+            suspected.facts,
+            self.router,
+            ignored,
+            sensitive,
+            job.run.id,
+            key_type,
+            self.terms[consumer.name],
+            consumer.repair.route == "main",
+        )
         return attributing.findings(job.run.parquet(cases(consumer.name), job.spark))
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:

@@ -80,6 +80,16 @@ class FieldDifference:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """What would be done about a finding, as far as it and the contract alone tell; the plan looks at the world too."""
+
+    action: str
+    partition: int | None
+    """Where a record of its key would stand now; None where nothing would be written, or that is not known."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One aggregate of one link that differs, or will."""
 
@@ -98,6 +108,7 @@ class Finding:
     """The time of the first event that did not take."""
     equivalent: bool = False
     evidence: tuple[Evidence, ...] = field(default=())
+    repair: Repair | None = None
 
     def told(self, status: Status) -> Finding:
         """Give the same finding with another status."""
@@ -133,6 +144,7 @@ def from_data(data: dict[str, Any]) -> Finding:
         since=_datetime(data["since"]),
         equivalent=data["equivalent"],
         evidence=tuple(Evidence(**{**each, "at": _datetime(each["at"])}) for each in data["evidence"]),
+        repair=Repair(**data["repair"]) if data.get("repair") else None,
     )
 
 

@@ -24,4 +24,4 @@ def test_what_another_contract_gathered_is_not_audited(tmp_path: Path) -> None:
     contract_file(tmp_path, CONTRACT.replace("policy: ignore", "policy: block"))
     changed = Job(load_contract(file), file, gathering.settings, place, run)
     with pytest.raises(ChangedInputsError, match="the contract was changed since r1 was gathered"):
-        audit(changed)
+        audit(changed, {})
