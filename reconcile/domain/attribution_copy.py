@@ -154,7 +154,11 @@ def inverted_log(copy: CopyInquiry) -> Verdict | None:
 def lost(copy: CopyInquiry) -> Verdict | None:
     """An event that the consumer went past, or one that it applied late where that cannot be told apart."""
     case, inquiry = copy.case, copy.inquiry
-    best = max((each for each in copy.explanations if each.lacking), key=lambda each: each.exact, default=None)
+    best = max(
+        (each for each in copy.explanations if each.lacking),
+        key=lambda each: (copy.ledger.lacks(copy.newest(each)), each.exact),
+        default=None,
+    )
     late = max((each for each in copy.explanations if each.late is not None), key=lambda each: each.exact, default=None)
     if best is None:
         if late is None or late.late is None or late.over is None:
