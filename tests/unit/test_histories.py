@@ -176,6 +176,19 @@ def test_a_lost_event_is_skipped(history: History, data: st.DataObject, ledger: 
 
 
 @given(histories(deletions=False), st.data(), st.booleans())
+def test_what_was_never_published_is_named(history: History, data: st.DataObject, ledger: bool) -> None:
+    """By its version, whether the log has lost what was before it or not."""
+    assume(history.link.event_versions and len(history.steps) > 1)
+    place = data.draw(st.integers(1, len(history.steps) - 1))
+    begin = data.draw(st.integers(0, place - 1))
+    order = [*history.events[:place], *history.events[place + 1 :]]
+    of = damaged(history, order, ledger, begin=begin)
+    of = replace(of, events=tuple(event for event in order if event.offset >= begin))
+    if not _agree(of):
+        assert names(of) == {"never_published"}
+
+
+@given(histories(deletions=False), st.data(), st.booleans())
 def test_two_that_changed_places_are_out_of_order(history: History, data: st.DataObject, ledger: bool) -> None:
     """Without a ledger the loss of the newer one looks the same."""
     assume(len(history.steps) > 1)
