@@ -46,7 +46,7 @@ def written_by_another(copy: CopyInquiry) -> Verdict | None:
         note = event_note(case, event, f"the copy has this version, and says something else: {', '.join(names)}")
         return Verdict(Ground.OTHER_THAN_VERSION, notes=(note,))
     explanations = copy.explanations
-    if copy.decisive and not explanations and not _begins_before(inquiry):
+    if copy.decisive and not explanations and not _is_hidden(inquiry):
         shown = [event for event in inquiry.due if copy.ledger.shows(event)]
         notes = [*event_notes(case, shown[-3:], "applied"), *ledger_notes(case, copy.ledger, shown[-3:])]
         return Verdict(Ground.OTHER_THAN_LEDGER, notes=tuple(notes))
@@ -217,12 +217,12 @@ def routing_notes(topic: str, events: tuple[Event, ...]) -> Iterator[Evidence]:
         yield Evidence("partition", note, topic, event.partition, event.offset, event.version, event.at)
 
 
-def _begins_before(inquiry: Inquiry) -> bool:
-    """Whether what only sums tell, or no event that is left, may have gone wrong before the log begins."""
-    if inquiry.whole or not inquiry.link.changes or not inquiry.concerned:
+def _is_hidden(inquiry: Inquiry) -> bool:
+    """Whether no event tells of what differs: it never came into the log, or went wrong before the log begins."""
+    if not inquiry.link.changes or not inquiry.concerned:
         return False
-    since = {name for event in inquiry.due for name in event.fields}
-    return all(rule.add or rule.name not in since for rule in inquiry.concerned)
+    told = {name for event in inquiry.due for name in event.fields}
+    return all(not inquiry.whole if rule.add else rule.name not in told for rule in inquiry.concerned)
 
 
 def _without_explanation(inquiry: Inquiry) -> Ground:

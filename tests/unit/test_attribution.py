@@ -599,6 +599,13 @@ def test_an_edited_field() -> None:
     assert ("changed", "foreign_write", "certain", "consumer", ("email",)) == named(case(LOGIN, AT_3, edited, THREE))
 
 
+def test_a_ledger_tells_nothing_of_what_no_event_told() -> None:
+    """All was applied; the tariff changed and that was not published, or somebody edited the copy."""
+    now, then = (row({"balance": "5", "tariff": tariff}) for tariff in ("gold", "basic"))
+    log = [event(1, {"balance": "5"}, version=None)]
+    assert ("foreign_write", "possible") == named(case(SUMS, now, then, log, ledger=applied(log)))[1:3]
+
+
 def test_what_went_wrong_before_the_log_begins() -> None:
     """D5, C7: an amount that is gone from the log may have been lost, whatever the ledger shows of those behind it."""
     of = case(BILLING, BALANCE, row({"balance": "124", "tariff": "plus"}), TOP_UPS[2:], begin=2)
