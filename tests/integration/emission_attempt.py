@@ -55,7 +55,7 @@ def attempt(file: str, step: str, number: str, name: str) -> None:
     def interrupt(reached: str) -> None:
         nonlocal left
         left -= reached == step
-        if left == 0:
+        if reached == step and left == 0:
             os.kill(os.getpid(), signal.Signals[name])
             time.sleep(60)  # a signal is heard between two steps of the interpreter
 

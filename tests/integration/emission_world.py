@@ -293,9 +293,9 @@ def replayed(records: Iterable[Message]) -> Mapping[str, int]:
     return copy
 
 
-def until(holds: Callable[[], bool], otherwise: str) -> None:
+def until(holds: Callable[[], bool], otherwise: str, patience: float = PATIENCE) -> None:
     """Wait for a condition."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < deadline, otherwise
         threading.Event().wait(0.05)
