@@ -75,5 +75,6 @@ def by_postgres(link: str, said: str) -> ReconcileError | None:
         for mark, kind, what_to_do in _KINDS:
             if message.startswith(mark):
                 return kind(f"{link}: {message}; {what_to_do}")
-        return StoreReadError(f"{link}: a store refuses a statement: {message}")
+        safe = message if message.endswith("does not exist") else _QUOTED.sub("…", message)
+        return StoreReadError(f"{link}: a store refuses a statement: {safe}")
     return None

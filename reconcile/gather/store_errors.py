@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 _AGAIN = "start the run again"
+_OF_ROWS = ("22", "23", "P0")  # the classes of errors whose messages quote what rows hold
 
 
 class StoreUnreachableError(UnreachableError):
@@ -72,7 +73,18 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
         if in_snapshot:
             return SnapshotLostError(f"the connection to {store} was lost, and its snapshot with it: {said}; {_AGAIN}")
         return StoreUnreachableError(f"the connection to {store} was lost: {said}; see that it is up, and {_AGAIN}")
-    return StoreRefusedError(f"the store {store} refuses a statement: {said}", code)
+    told = condition(code) if code is not None and code.startswith(_OF_ROWS) else said
+    return StoreRefusedError(f"the store {store} refuses a statement: {told}", code)
+
+
+def condition(code: str) -> str:
+    """Give the name of a SQLSTATE, where the message may quote what rows hold."""
+    from psycopg2 import errorcodes
+
+    try:
+        return f"{errorcodes.lookup(code).lower().replace('_', ' ')} (SQLSTATE {code})"
+    except KeyError:
+        return f"SQLSTATE {code}"
 
 
 def is_lost(error: psycopg2.Error) -> bool:

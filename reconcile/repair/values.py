@@ -19,7 +19,7 @@ from reconcile.gather.digest import Side
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.link_rows import PostgresRows
 from reconcile.gather.spark_store import SparkStore
-from reconcile.gather.store_errors import StoreRefusedError
+from reconcile.gather.store_errors import StoreRefusedError, condition
 from reconcile.gather.store_session import StoreSession
 from reconcile.repair.json_values import dumps, loads
 
@@ -86,7 +86,7 @@ class SourceValues:
                     raise StoreRefusedError(f"{error}; see topic.value") from None
                 where = self._refused_entry(session, rows, ids)
                 raise StoreRefusedError(
-                    f"the store {rows.store.name} refuses what {where} gives for a row: {_condition(error.code)}"
+                    f"the store {rows.store.name} refuses what {where} gives for a row: {condition(error.code)}"
                 ) from None
 
     def _refused_entry(self, session: StoreSession, rows: PostgresRows, ids: Sequence[str]) -> str:
@@ -149,12 +149,3 @@ def _read(session: StoreSession, rows: PostgresRows, side: Side, ids: Sequence[s
     session.run(sql.SQL(digest.FORMATS))
     asked = replace(reading, side=side, types=types, form=form, mode=digest.Mode.FULL)
     return session.rows(digest.rows(asked, ids=ids))
-
-
-def _condition(code: str) -> str:
-    from psycopg2 import errorcodes
-
-    try:
-        return f"{errorcodes.lookup(code).lower().replace('_', ' ')} (SQLSTATE {code})"
-    except KeyError:
-        return f"SQLSTATE {code}"

@@ -67,6 +67,14 @@ def test_a_postgres_is_named_by_how_its_message_begins(said: str, kind: type[Exc
     assert "user/login" in str(found)
 
 
+def test_what_a_postgres_quotes_of_a_row_is_not_told() -> None:
+    """A name that is not there is: it stands in the contract."""
+    said = "org.postgresql.util.PSQLException: ERROR: "
+    text = by_postgres("user/login", said + 'invalid input syntax for type bigint: "+49 170 5550123"\n\tat x')
+    assert "user/login: a store refuses a statement: invalid input syntax for type bigint: …" == str(text)
+    assert 'column "mial" does not exist' in str(by_postgres("user/login", said + 'column "mial" does not exist'))
+
+
 def test_other_drivers_are_no_postgres() -> None:
     """They have no messages that we know."""
     assert by_postgres("user/login", "java.sql.SQLException: ERROR: snapshot") is None

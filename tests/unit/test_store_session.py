@@ -13,7 +13,7 @@ from reconcile.contract import Ledger
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.gather import digest, ledger
 from reconcile.gather.digest import Mode, Reading, Side
-from reconcile.gather.store_errors import SnapshotLostError, StoreUnreachableError
+from reconcile.gather.store_errors import SnapshotLostError, StoreUnreachableError, running
 from reconcile.gather.store_session import StoreSession, texts
 
 
@@ -36,6 +36,24 @@ def test_a_store_that_is_lost_while_a_table_is_looked_at_is_named(in_snapshot: b
     session._in_snapshot = in_snapshot
     with pytest.raises(kind, match="login-db was lost"):
         session.types(sql.SQL("select 1"))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("22P02", "invalid text representation (SQLSTATE 22P02)"),
+        ("23505", "unique violation (SQLSTATE 23505)"),
+        ("54001", "stack depth limit exceeded: 49170"),
+    ],
+)
+def test_what_rows_hold_is_not_told(code: str, told: str) -> None:
+    """Messages about a row's values quote them."""
+
+    class Refused(psycopg2.DataError):
+        pgcode = code
+
+    error = running("user-db", Refused("stack depth limit exceeded: 49170"), in_snapshot=False)
+    assert f"the store user-db refuses a statement: {told}" == str(error)
 
 
 def test_a_snapshot_that_is_gone_can_be_let_go() -> None:
