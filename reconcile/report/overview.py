@@ -10,9 +10,8 @@ from reconcile.report.asked import asked_of
 from reconcile.report.expectations import QUALITY, exit_code_with, level_with, unmet
 from reconcile.report.model import Level
 from reconcile.report.repairs import VERIFIED
+from reconcile.report.verdict import level_of, links_of
 from reconcile.workspace import Workspace
-
-_LEVELS = (Level.AGREES, Level.DRIFT, Level.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ def overview(place: Workspace, run_id: str) -> RunLine:
         sum(each[name] for each in told["links"]) for name in ("compared", "drifted", "latent")
     )
     code = (ended or told)["exit_code"]
-    repaired = ended is not None and drifted and not any(each["left"] for each in ended["links"])
-    level = Level.REPAIRED if repaired and code == 0 else _LEVELS[code]
+    level = level_of(code, links_of(told, {}, ended))
     asked, code = asked_of(run), exit_code_with(code, failed)
     return RunLine(
         run_id, began, last, told["contract"], compared, drifted, latent, code, level_with(level, failed),

@@ -34,14 +34,13 @@ def quality(job: Job) -> dict[str, Any]:
     inputs, suites = job.inputs([gathering.GATHERED, "summary"]), _digests(job)
     inputs = inputs.model_copy(update={"settings": {**inputs.settings, "suites": suites}})
     stands = job.run.find(QUALITY)
-    if stands is not None and stands.inputs.settings.get("suites") != suites:
-        job.run.discard("quality")  # what other suites said is not asked for any more
-    if not job.run.done(QUALITY, inputs):
-        job.run.discard("quality")
+    by_others = stands is not None and stands.inputs.settings.get("suites") != suites
+    if by_others or not job.run.done(QUALITY, inputs):
         with quality_context() as context:
             checked = _all(job, context)
         failed = [each for each in checked if each.stops]
         value = {"success": not failed, "results": [{**asdict(each), "stops": each.stops} for each in checked]}
+        job.run.discard("quality")  # only now: what stopped a repair stops it until something else is known
         job.run.publish_json(QUALITY, value, inputs, stage="quality")
     found: dict[str, Any] = job.run.json(QUALITY)
     return found
@@ -93,7 +92,8 @@ def _of_link(
     tolerated = max(consumer.tolerance.ratio, consumer.tolerance.rows / compared)
     known = {
         "tolerated": tolerated,
-        "frequent": max(tolerated, consumer.repair.max_ratio),
+        # Of some ids that were asked for any share may be wrong.
+        "frequent": max(tolerated, consumer.repair.max_ratio) if job.ids is None else 1.0,
         "columns": quality_frames.columns(consumer),
     }
     versions = {"source": job.contract.source.version, "copy": consumer.version}

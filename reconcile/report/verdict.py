@@ -71,12 +71,12 @@ def _compared(level: Level, links: tuple[LinkResult, ...], ids: int | None) -> s
     if level == Level.UNKNOWN:
         unread = [each.consumer for each in links if each.level == Level.UNKNOWN]
         return f"It could not be told whether {', '.join(unread)} agrees"
-    if drifted := [each for each in links if each.beyond_tolerance]:
+    if drifted := _beyond(links):
         who = f"{len(drifted)} of {len(links)} copies have drifted" if several else "The copy has drifted"
         number = sum(each.drifted for each in drifted)
         of = sum(each.compared for each in drifted) if ids is None else ids * len(drifted)
         what = "aggregates" if ids is None else "aggregates that were asked for"
-        return f"{who}: {number:,} of {of:,} {what} {'differ' if _left(links) is None else 'differed'}"
+        return f"{who}: {number:,} of {of:,} {what} {'differ' if _left(drifted) is None else 'differed'}"
     copies = "The copies agree" if several else "The copy agrees"
     how = "as far as the contract asks" if any(each.drifted for each in links) else "with the source"
     return f"{copies} {how}{_among(ids)}"
@@ -90,10 +90,15 @@ def _among(ids: int | None) -> str:
 
 def _repaired(links: tuple[LinkResult, ...]) -> str:
     """Go on with what corrections did about it."""
-    left, drifted = _left(links), sum(each.drifted for each in links if each.left is not None)
+    about = _beyond(links) or links
+    left, drifted = _left(about), sum(each.drifted for each in about if each.left is not None)
     if left is None or not drifted:
         return ""
     return f"; {_of(drifted - left, 'was', 'were')} repaired, {_of(left, 'is', 'are')} left"
+
+
+def _beyond(links: tuple[LinkResult, ...]) -> tuple[LinkResult, ...]:
+    return tuple(each for each in links if each.beyond_tolerance)
 
 
 def _of(number: int, one: str, more: str) -> str:

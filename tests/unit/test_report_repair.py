@@ -14,6 +14,7 @@ from reconcile.report.model import Count, Level, Repair, Report
 from reconcile.report.overview import overview
 from reconcile.report.prometheus import prometheus
 from reconcile.report.result import report_of
+from reconcile.report.verdict import links_of, verdict
 from reconcile.run import Run
 from reconcile.settings import Settings
 from reconcile.workspace import Workspace
@@ -133,6 +134,22 @@ def test_the_headline_tells_what_repair_did(
     assert f'reconcile_run_exit_code{{contract="user-account"}} {code}' in lines
     assert f'reconcile_corrections{{link="{LINK}",outcome="{outcome}"}} 1' in lines
     assert f'reconcile_left{{link="{LINK}"}} {left}' in lines
+
+
+def test_a_headline_counts_one_set_of_copies() -> None:
+    """Those that drifted beyond what is tolerated, before and after."""
+    summary = {"links": [link_told("a", 2, False), link_told("b", 3, True)], "unread": []}
+    ended = {"links": [{"link": f"user-account/{each}", "left": 0, "beyond_tolerance": False} for each in "ab"]}
+    expected = "1 of 2 copies have drifted: 3 of 100 aggregates differed; 3 were repaired, none is left"
+    assert expected == verdict(Level.REPAIRED, links_of(summary, {}, ended), None, 0)
+
+
+def link_told(consumer: str, drifted: int, beyond: bool) -> dict[str, Any]:
+    """Give a link of a summary."""
+    numbers = {"compared": 100, "agreeing": 100 - drifted, "drifted": drifted, "latent": 0, "tolerated": 0}
+    counts: dict[str, Any] = {"in_flight": 0, "by_cause": {}, "by_difference": {}}
+    names = {"link": f"user-account/{consumer}", "consumer": consumer, "settled": True, "beyond_tolerance": beyond}
+    return {**numbers, **counts, **names}
 
 
 def test_a_repaired_run_is_called_repaired_in_a_list(tmp_path: Path) -> None:
