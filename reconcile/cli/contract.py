@@ -33,15 +33,17 @@ def check(context: click.Context, file: Path, config: Path | None, workspace: st
 
     With --config also that the settings have the connections that it names.
     """
+    settings = None if config is None else load_settings(config, workspace)
     problems: tuple[Problem, ...] = ()
     summary = ""
     try:
         checked = load_contract(file)
-        summary = _summary(checked)
-        if config is not None:
-            problems = tuple(_unknown(checked, load_settings(config, workspace)))
     except InvalidFileError as error:
         problems = error.problems
+    else:
+        summary = _summary(checked)
+        if settings is not None:
+            problems = tuple(_unknown(checked, settings))
     if as_json:
         found = [{"path": each.path, "line": each.line, "message": each.message} for each in problems]
         print_json({"file": str(file), "valid": not problems, "problems": found})

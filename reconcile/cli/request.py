@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from reconcile.cli import options
 from reconcile.cli.jobs import ids_of, say
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 @options.config
 @options.workspace
 @options.as_json
+@click.pass_context
 def request(
+    context: click.Context,
     contract: Path,
     ids: tuple[str, ...],
     ids_file: Path | None,
@@ -50,8 +53,9 @@ def request(
     from reconcile.airflow.wakeup import TOPIC, Wanted, given_back, keep, read
     from reconcile.control.store import open_control
 
-    if again and (request_id is None or ids or ids_file or apply):
-        raise click.UsageError("--again takes a --request-id, and what was asked then")
+    given = context.get_parameter_source("mode") is not ParameterSource.DEFAULT
+    if again and (request_id is None or ids or ids_file or apply or given):
+        raise click.UsageError("--again takes --request-id alone: it asks for what was asked then")
     cluster = load_contract(contract).topic.cluster
     settings = load_settings(config, workspace)
     with open_control(settings) as control:

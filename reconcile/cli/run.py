@@ -15,7 +15,7 @@ from reconcile.cli.jobs import ids_of, job_of, new_job, say
 from reconcile.cli.output import print_json
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import show_quality, show_summary
-from reconcile.errors import RefusedError
+from reconcile.errors import ReconcileError, RefusedError
 from reconcile.report.expectations import exit_code_with, quality_of, require_open, unmet
 
 if TYPE_CHECKING:
@@ -81,18 +81,21 @@ def run(
         if not as_json:
             _show(job, told, as_json)
             _show_quality(checked)
-        repaired, refused = _repaired(job, checked, yes, as_json) if apply else (None, None)
+        repaired, failure = _repaired(job, checked, yes, as_json) if apply else (None, None)
         report = write_report(job)
     code = exit_code_with((repaired or told)["exit_code"], len(unmet(checked)))
-    if refused is not None or report.failure is not None:
+    if failure is not None or report.failure is not None:
         code = repair.REFUSED
     if as_json:
-        repair_told = repaired if refused is None else {"refused": str(refused)}
+        word = "refused" if isinstance(failure, RefusedError) else "failed"
+        repair_told = repaired if failure is None else {word: str(failure)}
         whole = told | _quality_told(checked) | ({"repair": repair_told} if apply else {}) | {"exit_code": code}
         _show(job, whole, as_json, report.path)
+    if failure is not None and report.failure is not None:
+        say(f"reconcile: {failure}")
     report.tell()
-    if refused is not None:
-        raise refused
+    if failure is not None:
+        raise failure
     context.exit(code)
 
 
@@ -165,8 +168,8 @@ def audit(
 
 def _repaired(
     job: Job, checked: Mapping[str, Any] | None, yes: bool, as_json: bool
-) -> tuple[dict[str, Any] | None, RefusedError | None]:
-    """Plan, apply and verify; give what became of the corrections, None if the answer was no, and what refused them."""
+) -> tuple[dict[str, Any] | None, ReconcileError | None]:
+    """Plan, apply and verify; give what became of the corrections, None if the answer was no, and what went wrong."""
     try:
         require_open(checked)
         plan = pipeline.plan(job)
@@ -174,9 +177,9 @@ def _repaired(
             repair.show_plan(plan, repair.SHOWN)
         if repair.emitted(job, yes) is None:
             return None, None
-    except RefusedError as error:
+        verified = pipeline.verify(job)
+    except ReconcileError as error:
         return None, error
-    verified = pipeline.verify(job)
     if not as_json:
         repair.show_verified(verified)
     return verified, None

@@ -108,9 +108,8 @@ class Records:
         if row.version is None:
             raise MisfitError(f"neither topic.value nor source.version gives the version at {place}")
         if not (row.numbered and self.form.numbered):
-            raise MisfitError(
-                f"the versions at {place} are no plain numbers: only topic.value can say how to write one"
-            )
+            how = "; only topic.value can say how to write one" if place.startswith("$") else ""
+            raise MisfitError(f"the versions at {place} are no plain numbers{how}")
         return row.version
 
     def _deleted(self, known: Known, row: SourceRow | None) -> dict[str, Any]:

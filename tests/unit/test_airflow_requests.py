@@ -190,8 +190,9 @@ def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--again"], "--again takes a --request-id"),
-        (["--again", "--request-id", "r-1", "--id", "a"], "and what was asked then"),
+        (["--again"], "--again takes --request-id alone"),
+        (["--again", "--request-id", "r-1", "--id", "a"], "what was asked then"),
+        (["--again", "--request-id", "r-1", "--mode", "full"], "what was asked then"),
         (["--again", "--request-id", "r-9"], "knows no request r-9"),
         (["--again", "--request-id", "r-1"], "r-1 is done, by the run x: ask anew"),
         (["--again", "--request-id", "r-2"], "r-2 is of the contract user-balance"),

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from reconcile.cli.contract import contract
 from reconcile.cli.output import print_json
+from reconcile.errors import InvalidFileError
 
 VALID = """
 version: 1
@@ -74,6 +75,14 @@ def test_connections_are_checked_with_the_settings(tmp_path: Path) -> None:
         f'{tmp_path}/c.yaml: consumers[{number}].store: no connection "b"; there are a, main' for number in range(2)
     ]
     assert check(tmp_path, VALID.replace("store: b", "store: a"), "--config", str(settings)).exit_code == 0
+
+
+def test_settings_that_are_wrong_are_no_fault_of_the_contract(tmp_path: Path) -> None:
+    """The error names their own file."""
+    (tmp_path / "settings.yaml").write_text("conections: {}")
+    found = check(tmp_path, VALID, "--config", str(tmp_path / "settings.yaml")).exception
+    assert isinstance(found, InvalidFileError)
+    assert "settings.yaml: conections" in str(found)
 
 
 def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from reconcile import pipeline
 from reconcile.cli import cli, main, repair
 from reconcile.contract import load_contract
 from reconcile.domain.plan import Plan
+from reconcile.errors import UnreachableError
 from reconcile.job import Job
 from reconcile.repair import stage_plan
 from reconcile.repair.stage_apply import PlanRefusedError, require_applicable
@@ -172,6 +173,21 @@ def test_json_says_that_apply_was_refused(world: World) -> None:
     assert data["artifacts"]["report"].endswith("report.html")
 
 
+def test_a_verification_that_fails_does_not_swallow_the_result(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are in the topic by then: what was found is printed, and the report is written."""
+
+    def lost(_: object) -> None:
+        raise UnreachableError("login-db cannot be reached")
+
+    monkeypatch.setattr(pipeline, "verify", lost)
+    monkeypatch.setattr(repair, "emitted", lambda *_: {})
+    done = world.run("--apply", "--yes", "--json")
+    data = json.loads(done.stdout)
+    assert ({"failed": "login-db cannot be reached"}, 2) == (data["repair"], data["exit_code"])
+    assert isinstance(done.exception, UnreachableError)
+    assert (Path(world.job.run.folder) / "report.html").exists()
+
+
 def test_json_of_a_run_without_a_gate_says_nothing_of_it(world: World) -> None:
     """No word is better than a wrong one."""
     assert "quality" not in json.loads(world.run("--json").stdout)
@@ -280,6 +296,23 @@ def test_suites_that_were_changed_are_checked_anew(tmp_path: Path, monkeypatch: 
         suite.write_text(text, "utf-8")
         pipeline.quality(job)
     assert ["one", "another"] == asked
+
+
+def test_a_check_that_fails_opens_no_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stopped a repair stops it until another check has come to its end."""
+    job = job_of(tmp_path, contract_file(tmp_path))
+    checked(job.run, expected())
+    made = stage_plan.plan(job)
+
+    def broken(*_: Any) -> list[Any]:
+        raise UnreachableError("Spark is gone")
+
+    monkeypatch.setattr("reconcile.report.quality_stage._all", broken)
+    monkeypatch.setattr("reconcile.report.quality_stage.quality_context", nullcontext)
+    with pytest.raises(UnreachableError):
+        pipeline.quality(job)
+    with pytest.raises(PlanRefusedError, match="expectation failed"):
+        require_applicable(job, made)
 
 
 def test_quality_writes_the_report_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
