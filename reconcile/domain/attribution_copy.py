@@ -25,15 +25,27 @@ from reconcile.domain.parking import came_back
 
 
 def behind_a_gap(copy: CopyInquiry) -> Verdict | None:
-    """A version was never published that may have told of what differs: folded from the source, that does not show."""
-    inquiry = copy.inquiry
-    hidden = [r for r in inquiry.concerned if r.name not in inquiry.told or (r.add and not inquiry.whole)]
-    if not hidden or not inquiry.link.changes or inquiry.moving or inquiry.case.source is None:
+    """A version was never published that may have told of what differs, and no event that is known says more."""
+    if copy.gap is None or _is_shown(copy) or _is_of_one(copy.explanations):
         return None
-    telling = [event for event in inquiry.due if event.deletes or any(r.name in event.fields for r in hidden)]
-    if any(event.place in copy.waiting or copy.ledger.lacks(event) for event in telling):
-        return None
-    return version_gap(inquiry, *inquiry.gaps[0]) if inquiry.gaps else None
+    return version_gap(copy.inquiry, *copy.gap, Ground.PERHAPS_GAP)
+
+
+def _is_shown(copy: CopyInquiry) -> bool:
+    """Whether ledger or failure topics show what went wrong with an event, and that it gives the copy."""
+    names = {rule.name for rule in copy.inquiry.concerned}
+    telling = (event for event in copy.inquiry.due if event.deletes or names & event.fields.keys())
+    ledger = copy.ledger
+    return bool(copy.explanations) and any(
+        event.place in copy.waiting or ledger.lacks(event) or ledger.twice(event) for event in telling
+    )
+
+
+def _is_of_one(explanations: Sequence[Explanation]) -> bool:
+    """Whether the loss of one event gives the copy, or its doubling, and nothing else does."""
+    singly = all(each.exact and len(each.lacking) + len(each.doubled) == 1 for each in explanations)
+    alone = all(each.late is None for each in explanations)
+    return singly and alone and len({bool(each.lacking) for each in explanations}) == 1
 
 
 def written_by_another(copy: CopyInquiry) -> Verdict | None:
@@ -250,6 +262,8 @@ def _ground_of_loss(copy: CopyInquiry, best: Explanation, late: Explanation | No
         return Ground.PERHAPS_LATE
     if not best.exact or len(best.lacking) > 1:
         return Ground.MADE_OTHERWISE if _nothing_says_so(inquiry, best.lacking) else Ground.SEVERAL_LOST
+    if copy.gap is not None:
+        return Ground.FOLDED_WITHOUT_OR_GAP
     return Ground.PERHAPS_LOST if late is not None or inquiry.by_deletion(best.lacking[0]) else Ground.FOLDED_WITHOUT
 
 
@@ -272,7 +286,9 @@ def _folded_twice(copy: CopyInquiry) -> Verdict | None:
         if inquiry.repeated(each.doubled[0]):
             return _twice_in_log(copy, each.doubled[0])
         rival = any(other.lacking and other.exact for other in copy.explanations)
-        ground = Ground.PERHAPS_TWICE if rival or len(each.doubled) > 1 or not each.exact else Ground.FOLDED_TWICE
+        ground = Ground.FOLDED_TWICE if copy.gap is None else Ground.FOLDED_TWICE_OR_GAP
+        if rival or len(each.doubled) > 1 or not each.exact:
+            ground = Ground.PERHAPS_TWICE
         notes = (*event_notes(case, each.doubled, "folded twice, it gives the copy"), *offset_notes(case, each.doubled))
         return Verdict(ground, each.doubled[0].at, notes)
     return None

@@ -151,13 +151,13 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
     return Verdict(Ground.SAME_VERSION_FOLD, known[-1].at, (note,))
 
 
-def version_gap(inquiry: Inquiry, former: Event, later: Event) -> Verdict:
+def version_gap(inquiry: Inquiry, former: Event, later: Event, ground: Ground = Ground.VERSION_GAP) -> Verdict:
     """Tell of a version that was never published."""
     notes = (
         event_note(inquiry.case, former, "the last version before a gap"),
         event_note(inquiry.case, later, "the next version in the log"),
     )
-    return Verdict(Ground.VERSION_GAP, later.at, notes)
+    return Verdict(ground, later.at, notes)
 
 
 def _follows_what_is_there(inquiry: Inquiry) -> bool:

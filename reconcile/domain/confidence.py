@@ -51,6 +51,10 @@ class Ground(Enum):
         Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
         "versions grow by one, and one between those in the log is not there",
     )
+    PERHAPS_GAP = (
+        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED, Cause.FOREIGN_WRITE),
+        "the same, and it may have told of what differs: nothing that is left in the log could show that",
+    )
     NO_EVENT = (
         Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
         "the source has it, and the log has no event of it from its very beginning",
@@ -211,6 +215,10 @@ class Ground(Enum):
         Cause.DUPLICATE_APPLIED, _CERTAIN, _TO_CONSUMER, (),
         "folding an event twice gives the copy, and losing none does",
     )
+    FOLDED_TWICE_OR_GAP = (
+        Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.NEVER_PUBLISHED,),
+        "the same, and a version is missing that may have told of as much",
+    )
     PERHAPS_TWICE = (
         Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
         "folding several events twice gives the copy, or losing one gives it as well",
@@ -242,6 +250,10 @@ class Ground(Enum):
     FOLDED_WITHOUT = (
         Cause.SKIPPED, _CERTAIN, _TO_CONSUMER, (),
         "folding all events but this one gives the copy, and nothing else does",
+    )
+    FOLDED_WITHOUT_OR_GAP = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.NEVER_PUBLISHED,),
+        "the same, and a version is missing that may have told of as much",
     )
     PERHAPS_LOST = (
         Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER,),

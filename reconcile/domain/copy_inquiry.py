@@ -65,6 +65,18 @@ class CopyInquiry:
             found.append(Explanation(left, exact=False))
         return found
 
+    @cached_property
+    def gap(self) -> tuple[Event, Event] | None:
+        """The neighbours of a version that was never published and may have told of what differs.
+
+        Where the log does not reach back, or no event tells of a field, it is folded from the source: that hides it.
+        """
+        inquiry, case = self.inquiry, self.case
+        if not inquiry.link.changes or inquiry.moving or case.source is None or case.copy is None:
+            return None
+        hidden = any(rule.name not in inquiry.told or (rule.add and not inquiry.whole) for rule in inquiry.concerned)
+        return inquiry.gaps[0] if hidden and inquiry.gaps else None
+
     def _none_applied(self, lost: Sequence[Event]) -> tuple[Event, ...]:
         """Give what is left of the events, if the copy has none of it: then it is as they found it."""
         left = [event for event in self.inquiry.due if not self.inquiry.is_before_gap(event)]

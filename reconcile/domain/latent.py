@@ -115,7 +115,4 @@ def _ledger_gap(copy: CopyInquiry) -> Verdict | None:
 
 
 def _version_gap(inquiry: Inquiry) -> Verdict | None:
-    for former, later in inquiry.gaps:
-        if inquiry.is_due(later) and not inquiry.corrects(later):
-            return version_gap(inquiry, former, later)
-    return None
+    return version_gap(inquiry, *inquiry.gaps[0]) if inquiry.gaps else None

@@ -116,11 +116,15 @@ class LogReading:
 
     @cached_property
     def gaps(self) -> list[tuple[Event, Event]]:
-        """The neighbours in its life between which versions are missing, and nothing but their absence explains it."""
+        """The neighbours in its life between which versions are missing, and nothing but their absence explains it.
+
+        What a correction of an earlier run has closed, and what the copy had no time to come to, is none.
+        """
         partitions = {event.partition for event in self.case.events}
         if self.broken or (len(partitions) > 1 and not self.reaches_back):
             return []
-        return self.missing_versions(self.life)
+        missing = self.missing_versions(self.life)
+        return [gap for gap in missing if self.is_due(gap[1]) and not self.corrects(gap[1])]
 
     def missing_versions(self, events: Sequence[Event]) -> list[tuple[Event, Event]]:
         """Give the neighbours among events, between which versions are missing that stand nowhere in the log."""

@@ -47,6 +47,12 @@ def billing_late() -> Case:
     return case(BILLING, source, copy, events)
 
 
+def behind_a_gap(balance: str) -> Case:
+    """Give a sum whose log is cut, and version 7 is not in it."""
+    events = [event(number, {"balance": str(number)}) for number in (5, 6, 8, 9)]
+    return case(BILLING, row({"balance": "100"}, 9), row({"balance": balance}), events, begin=4)
+
+
 def partly(kind: str) -> Case:
     return case(LOGIN, AT_4, AT_1, FOUR, parked=(parked(kind, V2),))  # type: ignore[arg-type]
 
@@ -62,6 +68,9 @@ ONE_OF_EACH = {
     Ground.OUTBOX_PENDING: case(LOGIN, AT_2, AT_1, [V1], outbox_pending=1),
     Ground.VERSION_ABSENT: case(LOGIN, AT_2, AT_1, [V1]),
     Ground.VERSION_GAP: case(LOGIN, AT_3, AT_3, [V1, V3]),
+    Ground.PERHAPS_GAP: behind_a_gap("97"),
+    Ground.FOLDED_WITHOUT_OR_GAP: behind_a_gap("91"),
+    Ground.FOLDED_TWICE_OR_GAP: behind_a_gap("109"),
     Ground.NO_EVENT: case(LOGIN, AT_1, None),
     Ground.NO_EVENT_IN_PART: two_logs(case(LOGIN, AT_1, None), begin=9),
     Ground.STATE_ABSENT: case(UNVERSIONED, WAS_2, WAS_1, PLAIN[:1]),

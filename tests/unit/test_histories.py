@@ -177,7 +177,7 @@ def test_a_lost_event_is_skipped(history: History, data: st.DataObject, ledger: 
 
 @given(histories(deletions=False), st.data(), st.booleans())
 def test_what_was_never_published_is_named(history: History, data: st.DataObject, ledger: bool) -> None:
-    """By its version, whether the log has lost what was before it or not."""
+    """By its version, whether the log has lost what was before it or not; alone, where the log could show the rest."""
     assume(history.link.event_versions and len(history.steps) > 1)
     place = data.draw(st.integers(1, len(history.steps) - 1))
     begin = data.draw(st.integers(0, place - 1))
@@ -185,7 +185,8 @@ def test_what_was_never_published_is_named(history: History, data: st.DataObject
     of = damaged(history, order, ledger, begin=begin)
     of = replace(of, events=tuple(event for event in order if event.offset >= begin))
     if not _agree(of):
-        assert names(of) == {"never_published"}
+        hidden = history.link.changes and (begin > 0 or "balance" not in history.events[place].fields)
+        assert "never_published" in names(of) if hidden else names(of) == {"never_published"}
 
 
 @given(histories(deletions=False), st.data(), st.booleans())
