@@ -58,7 +58,7 @@ def written_by_another(copy: CopyInquiry) -> Verdict | None:
         note = event_note(case, event, f"the copy has this version, and says something else: {', '.join(names)}")
         return Verdict(Ground.OTHER_THAN_VERSION, notes=(note,))
     explanations = copy.explanations
-    if copy.decisive and not explanations and not _is_hidden(inquiry):
+    if copy.complete and not explanations and not _is_hidden(inquiry):
         shown = [event for event in inquiry.due if copy.ledger.shows(event)]
         notes = [*event_notes(case, shown[-3:], "applied"), *ledger_notes(case, copy.ledger, shown[-3:])]
         return Verdict(Ground.OTHER_THAN_LEDGER, notes=tuple(notes))
@@ -67,7 +67,7 @@ def written_by_another(copy: CopyInquiry) -> Verdict | None:
         return Verdict(Ground.UNTOLD, notes=looked)
     if not explanations:
         return Verdict(_without_explanation(inquiry), notes=(*looked, *retention_notes(case, inquiry.partitions)))
-    if case.copy is None and case.source is not None and not copy.decisive:
+    if case.copy is None and case.source is not None and not explanations[0].by_ledger:
         lacking = explanations[0].lacking
         if (
             len(lacking) > 1

@@ -37,8 +37,15 @@ class CopyInquiry:
 
     @cached_property
     def decisive(self) -> bool:
-        """Whether the ledger tells all that was applied."""
+        """Whether the ledger, with what it does not reach back to, tells what the copy should be."""
         return is_decisive(self.inquiry, self.ledger)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether the ledger tells all of which the copy is made: what it does not reach back to plays no part."""
+        ledger, due = self.ledger, self.inquiry.due
+        reached = self.inquiry.folding.whole or all(ledger.shows(event) or ledger.reaches(event) for event in due)
+        return self.decisive and reached
 
     @cached_property
     def lying(self) -> tuple[dict[tuple[int, int], Parked], list[Parked]]:
@@ -56,8 +63,9 @@ class CopyInquiry:
         inquiry = self.inquiry
         if self.decisive:
             by_ledger = explain_by_ledger(inquiry, self.ledger)
-            return [] if by_ledger is None else [by_ledger]
-        found = explain(inquiry)
+            if by_ledger is not None or self.complete:
+                return [] if by_ledger is None else [by_ledger]
+        found = [each for each in explain(inquiry) if not self._is_refuted(each)]
         lost = [event for event in inquiry.due if event.place in self.waiting or self.ledger.lacks(event)]
         if lost and not inquiry.folding.whole and (without := explain_without(inquiry, lost)):
             found.insert(0, without)
@@ -76,6 +84,18 @@ class CopyInquiry:
             return None
         hidden = any(rule.name not in inquiry.told or (rule.add and not inquiry.whole) for rule in inquiry.concerned)
         return inquiry.gaps[0] if hidden and inquiry.gaps else None
+
+    def _is_refuted(self, explanation: Explanation) -> bool:
+        """Whether the ledger shows otherwise: applied what would be lost, once what would be doubled, in order."""
+        ledger = self.ledger
+        if self.case.copy is None or not self.decisive:
+            return False
+        if any(ledger.shows(event) for event in explanation.lacking):
+            return True
+        late, over = explanation.late, explanation.over
+        if late is not None and over is not None and ledger.ordered and ledger.shows(late) and ledger.shows(over):
+            return True
+        return any(ledger.reaches(event) and not ledger.twice(event) for event in explanation.doubled)
 
     def _none_applied(self, lost: Sequence[Event]) -> tuple[Event, ...]:
         """Give what is left of the events, if the copy has none of it: then it is as they found it."""

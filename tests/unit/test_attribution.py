@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import Kind
-from reconcile.domain.case import Case, Event, LedgerEntry, Link, Routing, Row
+from reconcile.domain.case import Case, Event, LedgerEntry, Link, ParkedIn, Routing, Row
 from reconcile.domain.evidence_notes import event_note, parked_note, told
 from reconcile.domain.finding import Finding, Status
 from tests.unit.cases import (
@@ -429,6 +429,34 @@ CUT = [event(number, {"balance": str(number)}) for number in (5, 6, 8, 9)]
 def cut(copy: str, link: Link = BILLING, **more: Any) -> Finding:
     """Give what is found of a sum of 100 in a log that is cut, where version 7 is missing."""
     return found(case(link, row({"balance": "100"}, 9), row({"balance": copy}), CUT, begin=4, **more))
+
+
+@pytest.mark.parametrize(
+    ("copy", "lies", "cause"),
+    [
+        ("27", None, "skipped"),
+        ("35", None, "duplicate_applied"),
+        ("27", "stash", "stashed"),
+        ("27", "dead_letter", "dead_lettered"),
+    ],
+)
+def test_what_went_wrong_before_a_ledger_that_was_cleaned(copy: str, lies: ParkedIn | None, cause: str) -> None:
+    """C6, C7: the ledger knows the last two events alone, and shows them applied."""
+    log = history(*({"balance": each} for each in ("1", "2", "4", "8", "16")))
+    link = replace(BILLING, ledger=True, ledger_begins={0: 3}, ledger_since=log[3].at)
+    lying = (parked(lies, log[2]),) if lies else ()
+    of = case(link, row({"balance": "31"}, 5), row({"balance": copy}), log, ledger=applied(log[3:]), parked=lying)
+    finding = found(of)
+    assert (cause, "certain") == (finding.cause, finding.confidence)
+
+
+def test_what_a_ledger_shows_was_not_lost() -> None:
+    """C6, C7: two events tell of as much, and the ledger shows one of them applied."""
+    log = history(*({"balance": each} for each in ("1", "4", "4", "8")))
+    link = replace(BILLING, ledger=True, ledger_begins={0: 2}, ledger_since=log[2].at)
+    sums, then = row({"balance": "17"}, 4), row({"balance": "13"})
+    finding = found(case(link, sums, then, log, ledger=applied(log[2:])))
+    assert ("skipped", "certain", minute(2)) == (finding.cause, finding.confidence, finding.since)
 
 
 def test_what_the_ledger_shows_twice_is_not_what_a_gap_made() -> None:

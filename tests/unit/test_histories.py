@@ -147,12 +147,16 @@ def test_what_was_applied_in_order_agrees(history: History) -> None:
     assert attribute(case(history.link, now, copy, history.events, ledger=applied(history.events))) is None
 
 
-def damaged(history: History, order: Sequence[Event], ledger: bool, **more: object) -> Case:
-    """Give the case of a consumer that applied these events in this order, long ago."""
+def damaged(history: History, order: Sequence[Event], ledger: bool, oldest: int = 0, **more: object) -> Case:
+    """Give the case of a consumer that applied these events in this order, and whose ledger has all, or the latest."""
     now = history.source(len(history.steps))
     if ledger:
-        more["ledger"] = applied(order)
-    return case(history.link, now, history.copy(order), history.events, **more)  # type: ignore[arg-type]
+        more["ledger"] = applied(order[oldest:])
+    of = case(history.link, now, history.copy(order), history.events, **more)  # type: ignore[arg-type]
+    if not ledger or not 0 < oldest < len(order):
+        return of
+    since = max(event.at for event in order[: oldest + 1])
+    return replace(of, link=replace(of.link, ledger_since=since))
 
 
 def names(of: Case) -> set[str]:
@@ -173,6 +177,21 @@ def test_a_lost_event_is_skipped(history: History, data: st.DataObject, ledger: 
         assert names(of) == {"skipped"}
     elif of.copy is None or not _agree(of):
         assert "skipped" in names(of)
+
+
+@given(histories(deletions=False), st.data())
+def test_what_went_wrong_before_a_ledger_begins_is_named(history: History, data: st.DataObject) -> None:
+    """An event was lost, doubled or parked, and the ledger has the entries from some moment on."""
+    place = data.draw(st.integers(0, len(history.steps) - 1))
+    happened = data.draw(st.sampled_from(["skipped", "duplicate_applied", "stashed"]))
+    times = 2 if happened == "duplicate_applied" else 0
+    order = [*history.events[:place], *history.events[place : place + 1] * times, *history.events[place + 1 :]]
+    lying = (parked("stash", history.events[place]),) if happened == "stashed" else ()
+    oldest = data.draw(st.integers(0, max(len(order) - 1, 0)))
+    assume(not times or oldest != place + 1)  # it begins with the second of the two: of the first nothing is left
+    of = damaged(history, order, ledger=True, oldest=oldest, parked=lying)
+    if order and of.copy is not None and not _agree(of):
+        assert happened in names(of)
 
 
 @given(histories(deletions=False), st.data(), st.booleans())
