@@ -11,7 +11,7 @@ from reconcile.domain.finding import FieldDifference
 
 # Wide enough for any numeric of Postgres: a sum is never rounded.
 EXACT = Context(prec=150_000)
-_ROUNDED = Decimal("1e-9")
+_ROUNDED = Decimal("1e-12")
 
 
 def differing(link: Link, source: Row, copy: Row) -> tuple[FieldDifference, ...]:

@@ -215,10 +215,12 @@ class _Changes:
         """The events that add what is missing, or too much."""
         if not self._sums or self._gone:
             return []
-        rule = self._sums[0]
-        missing = self._missing(rule, lost)
+        rule, with_one = self._sums[0], EXACT.subtract if lost else EXACT.add
+        final, copy = _number(self._final[rule.name]), _number(self._copy.get(rule.name))
         amounts = reversed(self._amounts[rule.name].items())
-        return list(islice(((place, place + 1) for place, each in amounts if near_sum(rule, each, missing)), _TRIED))
+        # Floats are rounded as large as the sum is, and not as one amount.
+        adding = ((place, place + 1) for place, each in amounts if near_sum(rule, with_one(final, each), copy))
+        return list(islice(adding, _TRIED))
 
     def _missing(self, rule: FieldRule, lost: bool) -> Decimal:
         missing = EXACT.subtract(_number(self._final[rule.name]), _number(self._copy.get(rule.name)))

@@ -307,6 +307,19 @@ def test_a_sum_of_floats_is_rounded(copy: tuple[float, str], cause: str, begin: 
     assert cause in (finding.cause, *finding.alternatives)
 
 
+def test_a_small_amount_of_a_large_sum_of_floats() -> None:
+    """C6: a sum of a milliard hides no half, and its rounding no amount."""
+    link = replace(BILLING, fields=(replace(BILLING.fields[0], kind=Kind.FLOAT),))
+    amounts = ("1000000000", "0.3", "0.5", "0.25")
+    log = history(*({"balance": each} for each in amounts))
+    kept = [float(each) for each in amounts]
+    source = row({"balance": repr(sum(kept))}, 4)
+    for number, lost in enumerate(kept[1:], 2):
+        copy = row({"balance": repr(sum(each for each in kept if each != lost))})
+        finding = found(case(link, source, copy, log))
+        assert ("skipped", "certain", minute(number)) == (finding.cause, finding.confidence, finding.since)
+
+
 def test_a_batch_that_is_missing() -> None:
     """C8: two amounts in a row."""
     finding = found(balance("100"))
