@@ -107,8 +107,10 @@ def by_finding(finding: Finding, terms: Terms) -> Treatment:
     if terms.causes is not None and not named:
         return _left(f"the contract does not repair {finding.cause}: see repair.causes")
     lying = {each.kind for each in finding.evidence if each.unresolved}
+    # What is older than a correction is ignored by a copy that compares versions, as long as it has the row.
+    harmed = terms.guard == "none" or base.action is Action.TOMBSTONE
     for cause, kind in ((Cause.STASHED, "stash"), (Cause.RETRYING, "retry")):
-        if kind in lying:
+        if harmed and kind in lying:
             return TABLE[cause][finding.difference]
     if terms.records and finding.difference is not Difference.MISSING:
         return _advice("the copy never changes what it has: correct or delete its row by hand")

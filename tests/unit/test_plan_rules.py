@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import product
+from typing import Literal
 
 import pytest
 
@@ -197,6 +198,18 @@ def test_what_may_still_be_applied_comes_first(
     assert TABLE[as_if or cause][difference] == treat(of, TERMS, standing(difference))
     over = replace(of, evidence=(replace(lying, unresolved=False),))
     assert TABLE[cause][difference] == treat(over, TERMS, standing(difference))
+
+
+@pytest.mark.parametrize("guard", ["newer", "newer-or-equal"])
+@pytest.mark.parametrize("kind", ["stash", "retry"])
+def test_what_lies_cannot_harm_a_copy_that_compares_versions(
+    guard: Literal["newer", "newer-or-equal"], kind: EvidenceKind
+) -> None:
+    """It ignores what is older; where the row is gone there is nothing to compare with."""
+    lying, terms = (Evidence(kind, "lies here", unresolved=True),), replace(TERMS, guard=guard)
+    assert Action.RESTATE == action(finding(evidence=lying), terms)
+    assert Action.RESTATE == action(finding(difference=Difference.MISSING, evidence=lying), terms)
+    assert Action.ADVICE == action(finding(difference=Difference.ORPHAN, evidence=lying), terms, GONE)
 
 
 def test_fields_that_no_event_tells_of_are_for_people() -> None:
