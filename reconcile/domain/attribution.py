@@ -43,9 +43,9 @@ _OF_THE_COPY: tuple[Callable[[CopyInquiry], Verdict | None], ...] = (
 
 def attribute(case: Case) -> Finding | None:
     """Name why the copy differs from its source, or will; None if both agree and nothing lies ready to break that."""
-    inquiry = _inquiry(case)
-    verdict = _decide(inquiry)
-    return None if verdict is None else _finding(inquiry, verdict)
+    copy = _inquiry(case)
+    verdict = _decide(copy)
+    return None if verdict is None else _finding(copy, verdict)
 
 
 def ground_of(case: Case) -> Ground | None:
@@ -54,9 +54,9 @@ def ground_of(case: Case) -> Ground | None:
     return None if verdict is None else verdict.ground
 
 
-def _inquiry(case: Case) -> Inquiry:
+def _inquiry(case: Case) -> CopyInquiry:
     difference, fields = _difference(case)
-    return Inquiry(case, difference, fields)
+    return CopyInquiry(Inquiry(case, difference, fields))
 
 
 def _difference(case: Case) -> tuple[Difference, tuple[FieldDifference, ...]]:
@@ -71,12 +71,12 @@ def _difference(case: Case) -> tuple[Difference, tuple[FieldDifference, ...]]:
     return (Difference.CHANGED if fields else Difference.LATENT), fields
 
 
-def _decide(inquiry: Inquiry) -> Verdict | None:
+def _decide(copy: CopyInquiry) -> Verdict | None:
+    inquiry = copy.inquiry
     if inquiry.difference is Difference.LATENT:
-        return None if inquiry.case.id is None else latent(CopyInquiry(inquiry))
+        return None if inquiry.case.id is None else latent(copy)
     if inquiry.case.id is None:
         return Verdict(Ground.COPY_WITHOUT_ID if inquiry.difference is Difference.ORPHAN else Ground.WITHOUT_ID)
-    copy = CopyInquiry(inquiry)
     if inquiry.difference is Difference.DUPLICATED:
         return held_twice(copy)
     fault = fault_of_log(inquiry)
@@ -92,9 +92,9 @@ def _decide(inquiry: Inquiry) -> Verdict | None:
     return Verdict(ground, notes=tuple(event_notes(inquiry.case, inquiry.log[-3:], "looked at; it shows nothing")))
 
 
-def _finding(inquiry: Inquiry, verdict: Verdict) -> Finding:
-    case, ground = inquiry.case, verdict.ground
-    lying = CopyInquiry(inquiry).lying_notes(verdict.notes) if case.parked and case.id is not None else ()
+def _finding(copy: CopyInquiry, verdict: Verdict) -> Finding:
+    inquiry, case, ground = copy.inquiry, copy.case, verdict.ground
+    lying = copy.lying_notes(verdict.notes) if case.parked and case.id is not None else ()
     status = Status.CONFIRMED
     if ground.cause is Cause.IN_FLIGHT:
         status = Status.IN_FLIGHT
