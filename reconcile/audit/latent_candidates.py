@@ -21,6 +21,7 @@ from reconcile.gather.history_columns import (
     TYPE,
     VERSION,
 )
+from reconcile.gather.ledger import as_spelled
 from reconcile.gather.offset_columns import by_partition
 
 if TYPE_CHECKING:
@@ -108,6 +109,6 @@ def _unledgered(
         f.col("partition").alias("_partition"), f.col("offset").alias("_offset")
     )
     narrow = passed.select(f.col(ID).alias("id"), PARTITION, OFFSET, EVENT_ID)
-    unnamed = narrow.join(named, f.lower(EVENT_ID) == f.lower("_event_id"), "left_anti")
+    unnamed = narrow.join(named, as_spelled(EVENT_ID) == as_spelled("_event_id"), "left_anti")
     same = (f.col(PARTITION) == f.col("_partition")) & (f.col(OFFSET) == f.col("_offset"))
     return unnamed.join(places, same, "left_anti").select("id")

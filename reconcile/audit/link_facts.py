@@ -13,6 +13,7 @@ from reconcile.domain.case import FieldRule, Link, Place
 from reconcile.gather.fence import ConsumerFence, Fence
 from reconcile.gather.history_columns import EVENT_ID, TIMESTAMP
 from reconcile.gather.history_index import Index
+from reconcile.gather.ledger import as_spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,8 +111,8 @@ def ledger_reach(ledger: DataFrame | None, entries: DataFrame | None, events: Da
     }
     times = [row["since"] for row in rows if row["since"] is not None]
     if not begins and not times and entries is not None:
-        named = entries.select(f.lower("event_id").alias("_named"))
-        known = events.join(named, f.lower(EVENT_ID) == f.col("_named"), "left_semi")
+        named = entries.select(as_spelled("event_id").alias("_named"))
+        known = events.join(named, as_spelled(EVENT_ID) == f.col("_named"), "left_semi")
         oldest = known.agg(f.unix_micros(f.min(TIMESTAMP)).alias("since")).collect()[0]["since"]
         times = [] if oldest is None else [oldest]
     return Reach(begins or None, datetime.fromtimestamp(min(times) / 1_000_000, UTC) if times else None)

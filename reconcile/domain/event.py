@@ -9,7 +9,8 @@ from reconcile.domain.dialect import Headers
 
 CLOUDEVENT_ID = ("ce_id", "ce-id")
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+"""What a uuid looks like, in the regular expressions of Python and of Spark."""
 
 # Where a change stands in its database's log, by Debezium's connector. The first field has to be there.
 _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
@@ -24,7 +25,12 @@ _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
 
 def spelled(name: str) -> str:
     """Give an event's id as all spell it: a uuid may be in capitals here and not there."""
-    return name.lower() if _UUID.fullmatch(name) else name
+    return name.lower() if re.fullmatch(UUID, name) else name
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Give all the ways in which an event's id may be spelled: as it is, and a uuid in small letters and capitals."""
+    return tuple(dict.fromkeys((name, name.lower(), name.upper()))) if re.fullmatch(UUID, name) else (name,)
 
 
 def event_id(

@@ -15,7 +15,8 @@ _HOPS = ("retry", "stash", "dead_letter")
 def event_of(parked: Parked, log: Sequence[Event]) -> Event | None:
     """Find the event that was parked: by its id, else by where it stood, else by its version."""
     if parked.event_id is not None:
-        named = [event for event in log if event.event_id == parked.event_id]
+        name = spelled(parked.event_id)
+        named = [event for event in log if spelled(event.event_id) == name]
         if named:
             return next((event for event in named if event.place == parked.origin), named[-1])
     if parked.origin is not None:

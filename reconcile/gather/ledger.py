@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2 import sql
 
 from reconcile.contract import Ledger
-from reconcile.domain.event import spelled
+from reconcile.domain.event import UUID, spelled, spellings
 from reconcile.gather import store_session
 from reconcile.gather.digest import FORMATS, Side
 from reconcile.gather.postgres_rows import PostgresStore
@@ -18,7 +18,7 @@ from reconcile.gather.store_session import StoreSession
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SCHEMA = "event_id string, partition int, offset bigint, at timestamp"
 _AT_ONCE = 5000
@@ -91,7 +91,7 @@ class SparkLedger:
             f.col("offset").alias("_offset"),
         )
         entries = self.all(spark)
-        named = f.col("event_id") == f.col("_event_id")
+        named = as_spelled("event_id") == as_spelled("_event_id")
         placed = (f.col("partition") == f.col("_partition")) & (f.col("offset") == f.col("_offset"))
         found = entries.join(known, named, "inner").unionByName(
             entries.join(known.select("_event_id"), named, "left_anti").join(known, placed, "inner")
@@ -116,6 +116,14 @@ class SparkLedger:
         return frame.select(*(places.get(name, f.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
+def as_spelled(column: str) -> Column:
+    """Give a column of event ids as `domain.event.spelled` has them."""
+    from pyspark.sql import functions as f
+
+    name = f.col(column)
+    return f.when(name.rlike(rf"\A{UUID}\z"), f.lower(name)).otherwise(name)
+
+
 def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed:
     named = (
         (ledger.event_id, "text", "event_id"),
@@ -134,7 +142,7 @@ def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed
 def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
     ways: list[sql.Composable] = []
     if ledger.event_id is not None:
-        named = store_session.texts(event_id for _, event_id, _, _ in events)
+        named = store_session.texts(each for _, event_id, _, _ in events for each in spellings(event_id))
         column = sql.Identifier(ledger.event_id)
         column_text = column if kind == "uuid" else sql.SQL("{}::text").format(column)
         fits = sql.Literal(store_session.uuids(named) if kind == "uuid" else named)

@@ -27,6 +27,7 @@ from reconcile.gather.history_columns import (
     VERSION,
 )
 from reconcile.gather.history_store import HistoryStore
+from reconcile.gather.ledger import as_spelled
 from reconcile.gather.offset_columns import by_partition
 
 if TYPE_CHECKING:
@@ -234,8 +235,8 @@ def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
         f.col(TIMESTAMP).alias("_written"),
     )
     same = (f.col("origin_partition") == f.col("_partition")) & (f.col("origin_offset") == f.col("_offset"))
-    now_anothers = (f.col("_written") > f.col("at") + f.lit(_CLOCKS_APART)) & ~f.col("event_id").eqNullSafe(
-        f.col("_event_id")
+    now_anothers = (f.col("_written") > f.col("at") + f.lit(_CLOCKS_APART)) & ~as_spelled("event_id").eqNullSafe(
+        as_spelled("_event_id")
     )
     gone = f.coalesce(now_anothers, f.lit(False))
     joined = places.join(event, same, "left")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2 import sql
 
+from reconcile.domain.event import UUID
 from reconcile.gather import store_errors
 from reconcile.postgres_url import PostgresUrl
 
@@ -39,7 +40,6 @@ _RULES = {
     "extra_float_digits": "1",
     "standard_conforming_strings": "on",
 }
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DESCRIBE = (
     "select pg_export_snapshot(), clock_timestamp(), current_setting('server_version'), pg_is_in_recovery(),"
     " to_jsonb(d), pg_encoding_to_char(d.encoding) from pg_database d where d.datname = current_database()"
@@ -221,7 +221,7 @@ def connect(name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMEN
 
 def uuids(texts: Sequence[str]) -> list[str]:
     """Give those texts that a uuid is written as: any other would end the statement with an error."""
-    return [text for text in texts if _UUID.fullmatch(text)]
+    return [text for text in texts if re.fullmatch(UUID, text)]
 
 
 def texts(found: Iterable[str]) -> list[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from reconcile.audit.cases import MOST_EVENTS, Readings, joined, newest
 from reconcile.audit.link_facts import Reach, ledger_reach
+from reconcile.contract import Ledger
+from reconcile.domain.event import spelled
 from reconcile.gather import ledger
 from reconcile.gather.parked import SCHEMA as PARKED
+from reconcile.gather.spark_store import SparkStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,9 +63,29 @@ def test_of_a_hot_key_the_newest_is_kept(spark: SparkSession) -> None:
 
 def test_a_ledger_of_ids_alone_knows_from_its_oldest_event_on(spark: SparkSession) -> None:
     """It has neither offsets nor times: the log has the times of the events that it names."""
-    log = spark.sql("select concat('E', id) event_id, timestamp_seconds(id) timestamp from range(9)")
-    entries = spark.createDataFrame([("e4",), ("e3",), ("of another topic",)], "event_id string").selectExpr(
+    first = "3F2504E0-4F89-11D3-9A0C-0305E82C330"
+    log = spark.sql(f"select concat('{first}', id) event_id, timestamp_seconds(id) timestamp from range(9)")
+    named = [(f"{first}4",), (f"{first}3".lower(),), ("of another topic",)]
+    entries = spark.createDataFrame(named, "event_id string").selectExpr(
         "event_id", "cast(null as int) partition", "cast(null as bigint) offset", "cast(null as timestamp) at"
     )
     assert Reach(None, datetime.fromtimestamp(3, UTC)) == ledger_reach(entries, entries, log)
-    assert Reach(None, None) == ledger_reach(entries, entries, log.where("event_id = 'E1'"))
+    assert Reach(None, None) == ledger_reach(entries, entries, log.where(f"event_id = '{first}1'"))
+
+
+def test_spark_spells_ids_as_we_do(spark: SparkSession) -> None:
+    """A uuid in small letters, and all else as it is."""
+    uuid = "3F2504E0-4F89-11D3-9A0C-0305E82C3301"
+    ids = [uuid, uuid.lower(), uuid + "\n", f"ID {uuid}", "E-1", "e-1", ""]
+    frame = spark.createDataFrame([(each,) for each in ids], "event_id string")
+    assert [spelled(each) for each in ids] == [row[0] for row in frame.select(ledger.as_spelled("event_id")).collect()]
+
+
+def test_a_ledger_that_spark_reads_is_found_however_it_spells(spark: SparkSession, tmp_path: Path) -> None:
+    """By a uuid in capitals, where the log has it in small letters."""
+    uuid = "3F2504E0-4F89-11D3-9A0C-0305E82C3301"
+    spark.createDataFrame([(uuid,), ("E-1",)], "event string").write.parquet(str(tmp_path / "done"))
+    kept = ledger.SparkLedger(SparkStore("lake", str(tmp_path)), Ledger(table="done", event_id="event"))
+    asked = [("a", uuid.lower(), 0, 1), ("b", "e-1", 0, 2)]
+    events = spark.createDataFrame(asked, "id string, event_id string, partition int, offset bigint")
+    assert [("a", uuid)] == [(row["id"], row["event_id"]) for row in kept.among(spark, events).collect()]

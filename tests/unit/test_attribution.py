@@ -221,6 +221,13 @@ def test_a_ledger_spells_ids_its_own_way() -> None:
     assert ("skipped", "certain") == named(case(LOGIN, AT_3, AT_2, capital, ledger=ledger[:2]))[1:3]
 
 
+def test_a_stash_spells_ids_its_own_way() -> None:
+    """C5, C7: a table of uuids without a place gives them in small letters."""
+    capital = [replace(each, event_id=f"3F2504E0-4F89-11D3-9A0C-0305E82C330{n}") for n, each in enumerate(THREE)]
+    lying = parked("stash", capital[2], origin=None, version=None, event_id=capital[2].event_id.lower())
+    assert ("stashed", "certain") == named(case(LOGIN, AT_3, AT_2, capital, parked=(lying,)))[1:3]
+
+
 def test_a_swallowed_registration() -> None:
     """A4: the copy has no row, the ledger no entry."""
     older = applied(history(person("Another")))
@@ -308,7 +315,7 @@ def test_a_sum_of_floats_is_rounded(copy: tuple[float, str], cause: str, begin: 
 
 
 def test_a_small_amount_of_a_large_sum_of_floats() -> None:
-    """C6: a sum of a milliard hides no half, and its rounding no amount."""
+    """C6: a sum of a billion hides no half, and its rounding no amount."""
     link = replace(BILLING, fields=(replace(BILLING.fields[0], kind=Kind.FLOAT),))
     amounts = ("1000000000", "0.3", "0.5", "0.25")
     log = history(*({"balance": each} for each in amounts))
