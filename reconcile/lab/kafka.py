@@ -53,22 +53,10 @@ class Kafka:
 
     def up(self) -> None:
         """Start the broker unless it runs; afterwards it answers."""
-        ports = self._lab.state().ports
-        if self.pid is None:
-            self._format()
-            command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._folder), *self._java("kafka.Kafka")]
-            with self._log.open("ab") as log:
-                os.posix_spawn(
-                    command[0],
-                    command,
-                    _environment(),
-                    setsid=True,  # so that Ctrl-C at the terminal does not reach the broker
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                        *((os.POSIX_SPAWN_DUP2, log.fileno(), fd) for fd in (1, 2)),
-                    ],
-                )
-        process.wait_until(self._answers, f"Kafka did not answer on port {ports.kafka}", _TO_START, self._log)
+        ports, pid = self._lab.state().ports, self.pid or self._started()
+        process.wait_until(
+            lambda: self._answers(pid), f"Kafka did not answer on port {ports.kafka}", _TO_START, self._log
+        )
 
     def down(self) -> None:
         """Stop the broker if it runs, and what a killed command left."""
@@ -86,14 +74,29 @@ class Kafka:
         self._formatted.unlink(missing_ok=True)  # so that data of which a part is gone are never taken for whole ones
         process.remove_tree(self._folder)
 
+    def _started(self) -> int:
+        self._format()
+        command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._folder), *self._java("kafka.Kafka")]
+        with self._log.open("ab") as log:
+            return os.posix_spawn(
+                command[0],
+                command,
+                _environment(),
+                setsid=True,  # so that Ctrl-C at the terminal does not reach the broker
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    *((os.POSIX_SPAWN_DUP2, log.fileno(), fd) for fd in (1, 2)),
+                ],
+            )
+
     def _running(self, main: str) -> list[int]:
         return process.find(lambda found: main in (line := found.cmdline()) and line[-1] == str(self._properties))
 
-    def _answers(self) -> bool:
+    def _answers(self, pid: int) -> bool:
         from confluent_kafka import KafkaException
 
         if not process.listening(self._lab.state().ports.kafka):
-            if self.pid is None:
+            if not process.running(pid):
                 raise UnreachableError(f"Kafka ended while it started{process.tail(self._log)}")
             return False
         try:

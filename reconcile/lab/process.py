@@ -80,6 +80,14 @@ def find(is_ours: Callable[[psutil.Process], bool]) -> list[int]:
     return found
 
 
+def running(pid: int) -> bool:
+    """Tell whether a process has not ended. While one begins its program, nothing but its pid tells which it is."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def end(pid: int, stop: signal.Signals, what: str, seconds: float = 30) -> None:
     """End one process of ours, politely first."""
     try:

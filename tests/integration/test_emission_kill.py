@@ -19,6 +19,7 @@ from reconcile.control.errors import ControlUnreachableError, LeaseLostError
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import UnreachableError
+from reconcile.lab import process
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.transaction import EmissionFencedError
 from tests.integration.emission_attempt import written
@@ -238,6 +239,15 @@ def test_a_broker_that_comes_back_is_waited_for(
             until(topic.is_led, "the broker has no leaders")
             topic.emit(wanted, run_id, control, held, batch=BATCH)
     assert_once(topic, control, wanted, run_id)
+
+
+def test_a_broker_that_has_just_been_started_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its program begins, nobody can tell by the list of processes that it is there."""
+    world.kafka.kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "find", lambda _: [])
+        world.kafka.up()
+    assert world.kafka.pid is not None
 
 
 def test_a_broker_that_stays_away_is_told(
