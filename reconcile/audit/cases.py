@@ -71,7 +71,8 @@ class Attributing:
     ignored: frozenset[str]
     sensitive: frozenset[str]
     run_id: str
-    key_type: str
+    key_type: str | None
+    """How ids become keys; None where records show that nobody can tell."""
     terms: Terms
     main: bool
     """Whether corrections go to the topic itself."""
@@ -119,9 +120,12 @@ class Attributing:
         """Give the key of an aggregate's records: as one of them has it, else as its id is written."""
         keys = (each[KEY] for each in row["events"] or () if each[KEY] is not None)
         try:
-            return next(keys, None) or (None if row["id"] is None else encode(row["id"], self.key_type))
+            return next(keys, None) or self._rebuilt(row["id"])
         except ValueError:
             return None
+
+    def _rebuilt(self, id_text: str | None) -> bytes | None:
+        return None if id_text is None or self.key_type is None else encode(id_text, self.key_type)
 
     def _row(self, read: dict[str, Any] | None) -> Row | None:
         if read is None:

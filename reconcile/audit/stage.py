@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit import compare, events, latent_candidates, link_facts
@@ -19,12 +19,14 @@ from reconcile.audit.summary import Counted, summary
 from reconcile.contract import Consumer
 from reconcile.domain.canonical import CanonicalType, Kind
 from reconcile.domain.case import FieldRule, Link
+from reconcile.domain.key import rebuilds
 from reconcile.domain.plan_rules import Terms
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather import row_columns
 from reconcile.gather import stage as gathering
 from reconcile.gather.fence import Unread, from_json
 from reconcile.gather.history import History
+from reconcile.gather.history_columns import KEY
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.opening import OpenFence, open_fence
 from reconcile.gather.records import is_origin
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 FINDINGS = "findings"
 SUMMARY = "summary"
+
+_KEYS = 100
+"""So many keys tell how they are written."""
 
 
 def cases(consumer: str) -> str:
@@ -229,19 +234,27 @@ class _Auditing:
         )
         return replace(suspected, facts=facts)
 
+    @cached_property
+    def key_type(self) -> str | None:
+        """How ids become keys; None where the log's records show that an id does not tell its key."""
+        declared = self.job.contract.topic.key.type
+        if declared != "json":
+            return declared
+        keys = self.log.select(KEY).where(f"{KEY} is not null").limit(_KEYS).collect()
+        return declared if all(rebuilds(row[KEY], declared) for row in keys) else None
+
     def _findings(self, suspected: _Suspected) -> DataFrame:
         job, consumer = self.job, suspected.consumer
         assert suspected.facts is not None
         sensitive = frozenset(field.name for field in consumer.fields if field.sensitive)
         ignored = frozenset(job.contract.topic.ignore_types)
-        key_type = job.contract.topic.key.type
         attributing = Attributing(
             suspected.facts,
             self.router,
             ignored,
             sensitive,
             job.run.id,
-            key_type,
+            self.key_type,
             self.terms[consumer.name],
             consumer.repair.route == "main",
         )

@@ -1,7 +1,8 @@
 """How an aggregate's id becomes the bytes of a record's key, and back.
 
 Ids are text and are compared as text: a uuid is lower-case with hyphens, an int64 is decimal. A JSON key is compact
-JSON in UTF-8 whose members keep their order and whose numbers keep their digits; a composite id is an array.
+JSON in UTF-8 whose numbers keep their digits; a composite id is an array. An object is read by its members' values, as
+connectors write keys that name their columns: the value of the one member, or an array of all of them in their order.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 
@@ -50,6 +52,7 @@ def rebuilds(key: bytes | bytearray, key_type: str) -> bool:
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_CONNECT = {"schema", "payload"}  # what Connect's converter puts round a key
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[ \t\r\n]+')
 
 
@@ -88,9 +91,8 @@ def _encode_json(id_text: str) -> bytes:
         compact = _compact(id_text)
     except (ValueError, RecursionError):
         return _encode_json_string(id_text)
-    composite = compact.startswith(("[", "{"))
-    number = compact == id_text and compact != "null" and not compact.startswith('"')
-    return compact.encode() if composite or number else _encode_json_string(id_text)
+    number = compact == id_text and compact != "null" and not compact.startswith(('"', "{"))
+    return compact.encode() if compact.startswith("[") or number else _encode_json_string(id_text)
 
 
 def _encode_json_string(id_text: str) -> bytes:
@@ -99,12 +101,45 @@ def _encode_json_string(id_text: str) -> bytes:
 
 def _decode_json(key: bytes) -> str | None:
     compact = _compact(key.decode())
+    if compact.startswith("{"):
+        return _of_members(json.loads(compact, object_pairs_hook=_Members, parse_int=_Digits, parse_float=_Digits))
     if compact == "null":
         return None
     if not compact.startswith('"'):
         return compact
     id_text: str = json.loads(compact)
     return id_text
+
+
+class _Members(list[tuple[str, Any]]):
+    """An object's members, in their order."""
+
+
+class _Digits(str):
+    """A number as it is written."""
+
+
+def _of_members(value: Any) -> str | None:
+    """Give the id that an object's members hold; ValueError for one that has none."""
+    while isinstance(value, _Members):
+        if _CONNECT == {name for name, _ in value}:
+            value = dict(value)["payload"]
+            continue
+        values = [member for _, member in value]
+        if not values:
+            raise ValueError("an object without members holds no id")
+        value = values[0] if len(values) == 1 else values
+    if value is None:
+        return None
+    return value if isinstance(value, str) else _written(value)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Members):
+        return "{" + ",".join(f"{_written(name)}:{_written(member)}" for name, member in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return value if isinstance(value, _Digits) else json.dumps(value, ensure_ascii=False)
 
 
 def _compact(text: str) -> str:

@@ -33,7 +33,7 @@ from reconcile.gather.history_columns import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_LAYOUT = 1  # grows when the same record would give other columns
+_LAYOUT = 2  # grows when the same record would give other columns
 _HEADER = "header:"
 _READABLE = "_readable"
 
