@@ -102,6 +102,8 @@ class LogReading:
         """Whether we know every event that there ever was of it."""
         if self.link.compacted or any(self.is_before_gap(event) for event in self.case.events):
             return False
+        if self.link.records and self.truth and not self.truth[0].deletes:
+            return True  # its one event is there
         first = self.truth[0].version if self.truth else None
         if self.link.dense_versions and first is not None and not self.case.events_cut:
             return first <= 1
