@@ -108,8 +108,9 @@ class Inquiry(LogReading):
 
     @cached_property
     def copy(self) -> dict[str, Value] | None:
-        """The copy's row as states hold it."""
-        return self._row(self.case.copy, self.case.source)
+        """The copy's row as states hold it: in what is right it speaks as the log does, if that spells it otherwise."""
+        row = self._row(self.case.copy, self.case.source)
+        return None if row is None else {**row, **self._spelled_otherwise()}
 
     @cached_property
     def source(self) -> dict[str, Value] | None:
@@ -182,6 +183,24 @@ class Inquiry(LogReading):
             if rule.add and row.fields.get(rule.name) is None and there != 0:
                 values[rule.name] = Decimal(0)
         return values
+
+    def _spelled_otherwise(self) -> dict[str, Value]:
+        """Give the fields in which both sides agree and the log says something else of the source, as the log says it.
+
+        So a copy is not held to be at another event for the sake of a field that is right, as of a uuid in capitals.
+        """
+        settled = max((place for place, event in enumerate(self.truth, 1) if self.is_settled(event)), default=0)
+        made = self.true_states[settled:]
+        known = self.plain.final(self.known(self.case.source))
+        if self.source is None or known is None or known is UNKNOWN:
+            return {}
+        names = {each.name for each in self.fields}
+        right = (rule for rule in self.plain.rules if rule.name not in names and rule.name in known)
+        return {
+            rule.name: known[rule.name]
+            for rule in right
+            if not any(self.plain.fit(state, self.source, (rule,)) for state in made)
+        }
 
     def _before_all(self) -> bool:
         if self.folding.before is None:

@@ -272,6 +272,18 @@ def test_a_record_that_was_ignored() -> None:
     assert ("missing", "skipped", "probable", "log_to_consumer", ()) == named(of)
 
 
+def test_a_record_that_was_ignored_where_others_have_expired() -> None:
+    """B1, D5: its one event is there, so that nothing of it is gone."""
+    source, log = row(V1.fields), [replace(V1, version=None, offset=20)]
+    assert ("missing", "skipped", "probable") == named(case(ACTIVITY, source, None, log, begin=10))[:3]
+    swallowed = case(ACTIVITY, source, None, log, begin=10, ledger=())
+    assert ("missing", "skipped", "certain") == named(swallowed)[:3]
+    edited = case(ACTIVITY, source, row(person("edited")), log, begin=10)
+    assert ("changed", "foreign_write", "certain") == named(edited)[:3]
+    gone = case(ACTIVITY, None, source, [event(20, None)], begin=10)
+    assert ("orphan", "expired", "possible") == named(gone)[:3]
+
+
 def test_an_amount_that_is_missing() -> None:
     """C6, D1: committed and not processed; all events but this one give the copy."""
     assert ("changed", "skipped", "certain", "log_to_consumer", ("balance",)) == named(balance("84.5"))
@@ -760,6 +772,36 @@ def test_an_empty_text_is_not_null() -> None:
 def test_an_edited_balance() -> None:
     """No amount is missing, and none is double; more than one fault at once cannot be ruled out."""
     assert ("changed", "foreign_write", "probable", "consumer", ("balance",)) == named(balance("124.87"))
+
+
+def shouted(log: list[Event], name: str) -> list[Event]:
+    """Give events that say one field in capitals, as a producer does that spells uuids its own way."""
+    told = ((each, each.fields[name]) for each in log)
+    return [replace(each, fields={**each.fields, name: None if text is None else text.upper()}) for each, text in told]
+
+
+@pytest.mark.parametrize("link", [LOGIN, UNVERSIONED, replace(LOGIN, copy_versions=False), replace(LOGIN, patch=True)])
+def test_a_field_that_events_spell_otherwise_than_both_sides(link: Link) -> None:
+    """Where the copy is does not depend on it: the sides agree in it."""
+    log = shouted(history(person("a"), person("b"), person("c")), "email")
+    if link is UNVERSIONED:
+        log = [replace(each, version=None) for each in log]
+    versions = [number if link.source_versions else None for number in (1, 2, 3)]
+    states = [row(person(name), version) for name, version in zip("abc", versions, strict=True)]
+    assert "skipped" == found(case(link, states[2], states[1], log)).cause
+    assert ("skipped", "certain") == named(case(link, states[2], states[1], log, ledger=applied(log[:2])))[1:3]
+    assert "in_flight" == found(case(link, states[2], states[1], log, committed=2)).cause
+    edited = row(person("edited"), versions[2])
+    assert ("foreign_write", "certain") == named(case(link, states[2], edited, log))[1:3]
+
+
+def test_what_is_spelled_otherwise_still_tells_what_was_applied() -> None:
+    """The copy has the last event's e-mail, whatever its capitals: that was not lost, and an older name is an edit."""
+    log = shouted(history(person("a", "zoe@x"), person("b", "zoe@y")), "email")
+    copy = row(person("a", "zoe@y"))
+    for link in (LOGIN, replace(LOGIN, guarded=True), replace(LOGIN, patch=True)):
+        of = case(replace(link, copy_versions=False), row(person("b", "zoe@y"), 2), copy, log)
+        assert ("foreign_write", "certain") == named(of)[1:3]
 
 
 def test_an_older_state_that_the_ledger_denies() -> None:
