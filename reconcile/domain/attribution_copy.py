@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reconcile.domain.attribution_log import version_gap
-from reconcile.domain.case import Event
+from reconcile.domain.case import Event, FieldRule
 from reconcile.domain.confidence import Ground
 from reconcile.domain.copy_inquiry import LIES, PARKED, CopyInquiry
 from reconcile.domain.evidence_notes import (
@@ -243,7 +243,15 @@ def _without_explanation(inquiry: Inquiry) -> Ground:
         return Ground.NO_STATE_LEFT if len(left) > 1 and inquiry.folding.whole else Ground.FORMER_STATE_GONE
     final = inquiry.states[len(inquiry.due)]
     wrong = [rule for rule in inquiry.folding.rules if inquiry.folding.fit(final, inquiry.copy, (rule,)) is Fit.NO]
-    return Ground.NO_SUM if wrong and all(rule.add for rule in wrong) and len(inquiry.due) > 1 else Ground.NO_STATE
+    summed = any(rule.add for rule in wrong) and all(rule.add or _was_said(inquiry, rule) for rule in wrong)
+    return Ground.NO_SUM if summed and len(inquiry.due) > 1 else Ground.NO_STATE
+
+
+def _was_said(inquiry: Inquiry, rule: FieldRule) -> bool:
+    """Whether an event said of a field what the copy says."""
+    said = (event.fields[rule.name] for event in inquiry.due if rule.name in event.fields)
+    copy = inquiry.copy or {}
+    return any(inquiry.folding.equal(rule, each, copy.get(rule.name)) for each in said)
 
 
 def _ground_of_loss(copy: CopyInquiry, best: Explanation, late: Explanation | None) -> Ground:

@@ -129,7 +129,7 @@ class Ground(Enum):
     )
     NO_SUM = (
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED),
-        "the same, where only a sum differs that several faults together could give",
+        "the same, where a sum differs, and otherwise what an event said once: several faults together could give that",
     )
     NO_STATE_LEFT = (
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.EXPIRED, Cause.SKIPPED),
@@ -261,7 +261,7 @@ class Ground(Enum):
     )
     SEVERAL_LOST = (
         Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
-        "without several events in a row the fold gives the copy, or what it gives is known in part",
+        "without several events the fold gives the copy, or what it gives is known in part",
     )
     NO_ROW = (
         Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),

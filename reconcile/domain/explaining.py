@@ -5,7 +5,7 @@ A candidate is found in time linear in the events, by what it would change; a fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -121,7 +121,7 @@ class _Changes:
         """Give what can be shown, a single loss before all others."""
         events = self._events
         for first, last in (*self._lost(), *self._runs(lost=True)):
-            if not self._shown(first, last) and (fit := self._fits(self._without(first, last))):
+            if not self._shown(range(first, last)) and (fit := self._fits(self._without(first, last))):
                 yield Explanation(tuple(events[first:last]), exact=fit is Fit.EXACT)
         if self._start and not self._gone:
             kept = [*events[: self._start - 1], *events[self._start :]]
@@ -130,6 +130,7 @@ class _Changes:
         for first, last in (*self._doubled(), *self._runs(lost=False)):
             if fit := self._fits(self._twice(first, last)) or self._fits(self._twice(first, last, at_end=True)):
                 yield Explanation(doubled=tuple(events[first:last]), exact=fit is Fit.EXACT)
+        yield from self._apart()
         yield from self._late()
         yield from self._losing_partitions()
 
@@ -156,14 +157,14 @@ class _Changes:
                 values.pop(name, None)
         return values
 
-    def _shown(self, first: int, last: int) -> bool:
-        """Tell whether the copy shows that events in a row were not all lost: it has what they alone bring."""
+    def _shown(self, lost: Collection[int]) -> bool:
+        """Tell whether the copy shows that events were not all lost: it has what they alone bring."""
         if not self._inquiry.whole:
             return False
-        if first == self._start and last == len(self._events):
+        if len(lost) == len(self._events) - self._start:
             return True  # without them there would be no row
         right = (name for name, text in self._final.items() if text is not None and name not in self._wrong)
-        return any(all(first <= place < last for place in self._writers.get(name, (-1,))) for name in right)
+        return any(all(place in lost for place in self._writers.get(name, (-1,))) for name in right)
 
     def _twice(self, first: int, last: int, at_end: bool = False) -> State:
         """The state that there would be with some events in a row applied again, at once or after all others."""
@@ -252,6 +253,19 @@ class _Changes:
                 found.append((first, place + 1))
         return found[-_TRIED:]
 
+    def _apart(self) -> Iterator[Explanation]:
+        """Several events lost, each on its own: all that told anew what the copy still says in an older way."""
+        lost: set[int] = set()
+        for rule in self._set if not self._gone else ():
+            places = self._writers.get(rule.name, [])
+            said = next(iter(self._speaking(rule)), -1)
+            if said < 0 and not self._was_first(rule):
+                return
+            lost.update(place for place in places if place > said)
+        left = [event for place, event in enumerate(self._events) if place not in lost]
+        if len(lost) > 1 and not self._shown(lost) and self._fits(self._folding.final(left)):
+            yield Explanation(tuple(self._events[place] for place in sorted(lost)), exact=False)
+
     def _late(self) -> Iterator[Explanation]:
         """One event that was applied after a newer one."""
         events = self._events
@@ -271,6 +285,11 @@ class _Changes:
                 fit := self._fits(self._after(place, over)) or self._fits(self._after(place, len(events)))
             ):
                 yield Explanation(late=events[place], over=events[over], exact=fit is Fit.EXACT)
+
+    def _was_first(self, rule: FieldRule) -> bool:
+        """Tell whether the copy says what it said before the first event."""
+        name = rule.name
+        return name in self._first and self._folding.equal(rule, self._first[name], self._copy.get(name))
 
     def _speaking(self, rule: FieldRule) -> list[int]:
         """The events that say what the copy says in a field that differs."""

@@ -339,6 +339,46 @@ def test_a_small_amount_of_a_large_sum_of_floats() -> None:
         assert ("skipped", "certain", minute(number)) == (finding.cause, finding.confidence, finding.since)
 
 
+def test_two_losses_that_do_not_stand_in_a_row() -> None:
+    """A4, B3: each event told of another field."""
+    log = [
+        event(1, {"name": "a", "email": "x", "phone": "1"}),
+        event(2, {"name": "b"}),
+        event(3, {"phone": "2"}),
+        event(4, {"email": "y"}),
+    ]
+    link = replace(LOGIN, patch=True, copy_versions=False)
+    source = row(person("b", "y", "2"), 4)
+    finding = found(case(link, source, row(person("a", "x", "2")), log))
+    assert ("skipped", "probable", minute(2)) == (finding.cause, finding.confidence, finding.since)
+    assert "foreign_write" in finding.alternatives
+    assert [1, 3] == [each.offset for each in finding.evidence if each.kind == "event"]
+    for edited in (person("a", "edited", "2"), person("a", None, "2")):
+        assert ("foreign_write", "certain") == named(case(link, source, row(edited), log))[1:3]
+    both = [log[0], log[1], event(3, {"email": "y", "phone": "2"})]
+    shown = case(link, row(person("b", "y", "2"), 3), row(person("a", "x", "2")), both)
+    assert ("foreign_write", "certain") == named(shown)[1:3]
+
+
+def test_two_losses_of_which_one_took_an_amount_along() -> None:
+    """A4, B3: what the copy says was said once, and a sum is wrong: several faults can give that."""
+    log = [
+        event(1, {"balance": "100", "tariff": "a"}),
+        event(2, {"balance": "10", "tariff": "b"}),
+        event(3, {"balance": "5"}),
+        event(4, {"balance": "7", "tariff": "c"}),
+        event(5, {"balance": "3"}),
+    ]
+    source = row({"balance": "125", "tariff": "c"}, 5)
+    finding = found(case(BILLING, source, row({"balance": "105", "tariff": "a"}), log))
+    assert ("foreign_write", "probable") == (finding.cause, finding.confidence)
+    assert ("skipped", "duplicate_applied") == finding.alternatives
+    apart = found(case(BILLING, source, row({"balance": "108", "tariff": "a"}), log))
+    assert ("skipped", "probable") == (apart.cause, apart.confidence)
+    never = case(BILLING, source, row({"balance": "105", "tariff": "edited"}), log)
+    assert ("foreign_write", "certain") == named(never)[1:3]
+
+
 def test_a_batch_that_is_missing() -> None:
     """C8: two amounts in a row."""
     finding = found(balance("100"))
