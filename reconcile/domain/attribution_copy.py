@@ -43,7 +43,7 @@ def _is_shown(copy: CopyInquiry) -> bool:
 
 def _is_of_one(explanations: Sequence[Explanation]) -> bool:
     """Whether the loss of one event gives the copy, or its doubling, and nothing else does."""
-    singly = all(each.exact and len(each.lacking) + len(each.doubled) == 1 for each in explanations)
+    singly = all(each.exact and each.losses + len(each.doubled) == 1 for each in explanations)
     alone = all(each.late is None for each in explanations)
     return singly and alone and len({bool(each.lacking) for each in explanations}) == 1
 
@@ -70,7 +70,7 @@ def written_by_another(copy: CopyInquiry) -> Verdict | None:
     if case.copy is None and case.source is not None and not explanations[0].by_ledger:
         lacking = explanations[0].lacking
         if (
-            len(lacking) > 1
+            explanations[0].losses > 1
             and explanations[0].late is None
             and not any(event.place in copy.waiting or copy.ledger.lacks(event) for event in lacking)
         ):
@@ -259,16 +259,16 @@ def _ground_of_loss(copy: CopyInquiry, best: Explanation, late: Explanation | No
     if copy.ledger.lacks(copy.newest(best)):
         return Ground.NOT_IN_LEDGER
     if case.copy is None and best.late is not None:
-        return Ground.RETURN_LOST if len(best.lacking) == 1 else Ground.DELETED_LATE
+        return Ground.RETURN_LOST if best.losses == 1 else Ground.DELETED_LATE
     if case.copy is None:
-        return Ground.NO_ROW if len(best.lacking) == 1 else Ground.SEVERAL_LOST
+        return Ground.NO_ROW if best.losses == 1 else Ground.SEVERAL_LOST
     if inquiry.folding.whole and case.link.guarded:
         return Ground.GUARDED
     if inquiry.folding.whole or best.late is not None:
-        return Ground.PERHAPS_LOST if best.late is None or len(best.lacking) == 1 else Ground.PERHAPS_LATE
-    if len(best.lacking) > 1 and late is not None:
+        return Ground.PERHAPS_LOST if best.late is None or best.losses == 1 else Ground.PERHAPS_LATE
+    if best.losses > 1 and late is not None:
         return Ground.PERHAPS_LATE
-    if not best.exact or len(best.lacking) > 1:
+    if not best.exact or best.losses > 1:
         return Ground.MADE_OTHERWISE if _nothing_says_so(inquiry, best.lacking) else Ground.SEVERAL_LOST
     if copy.gap is not None:
         return Ground.FOLDED_WITHOUT_OR_GAP
@@ -293,6 +293,12 @@ def _folded_twice(copy: CopyInquiry) -> Verdict | None:
             continue
         if inquiry.repeated(each.doubled[0]):
             return _twice_in_log(copy, each.doubled[0])
+        if copy.ledger.shows(each.doubled[0]):
+            notes = (
+                *event_notes(case, each.doubled, "applied twice, it gives the copy"),
+                *ledger_notes(case, copy.ledger, each.doubled),
+            )
+            return Verdict(Ground.NOTED_ONCE, each.doubled[0].at, notes)
         rival = any(other.lacking and other.exact for other in copy.explanations)
         ground = Ground.FOLDED_TWICE if copy.gap is None else Ground.FOLDED_TWICE_OR_GAP
         if rival or len(each.doubled) > 1 or not each.exact:

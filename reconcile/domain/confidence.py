@@ -219,6 +219,10 @@ class Ground(Enum):
         Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.NEVER_PUBLISHED,),
         "the same, and a version is missing that may have told of as much",
     )
+    NOTED_ONCE = (
+        Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
+        "the ledger shows all applied, each once, and one of them twice gives the copy",
+    )
     PERHAPS_TWICE = (
         Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
         "folding several events twice gives the copy, or losing one gives it as well",

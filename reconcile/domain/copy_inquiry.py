@@ -63,8 +63,10 @@ class CopyInquiry:
         inquiry = self.inquiry
         if self.decisive:
             by_ledger = explain_by_ledger(inquiry, self.ledger)
-            if by_ledger is not None or self.complete:
-                return [] if by_ledger is None else [by_ledger]
+            if by_ledger is not None:
+                return [by_ledger]
+            if self.complete:
+                return self._noted_once()
         found = [each for each in explain(inquiry) if not self._is_refuted(each)]
         lost = [event for event in inquiry.due if event.place in self.waiting or self.ledger.lacks(event)]
         if lost and not inquiry.folding.whole and (without := explain_without(inquiry, lost)):
@@ -96,6 +98,13 @@ class CopyInquiry:
         if late is not None and over is not None and ledger.ordered and ledger.shows(late) and ledger.shows(over):
             return True
         return any(ledger.reaches(event) and not ledger.twice(event) for event in explanation.doubled)
+
+    def _noted_once(self) -> list[Explanation]:
+        """Give the events one of which, applied twice, gives the copy: a ledger of ids takes each but once."""
+        if self.gap is not None or not all(self.ledger.shows(event) for event in self.inquiry.due):
+            return []
+        found = (each for each in explain(self.inquiry) if each.exact and len(each.doubled) == 1)
+        return [each for each in found if not self.ledger.twice(each.doubled[0])]
 
     def _none_applied(self, lost: Sequence[Event]) -> tuple[Event, ...]:
         """Give what is left of the events, if the copy has none of it: then it is as they found it."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, pairwise
 
 from reconcile.domain.case import Event, FieldRule
 from reconcile.domain.comparison import EXACT, near_sum
@@ -39,6 +39,11 @@ class Explanation:
     """Whether the copy is what a faithful consumer of this log would have."""
     by_ledger: bool = False
     """Whether the ledger says so."""
+
+    @property
+    def losses(self) -> int:
+        """How many events of those that would not have been applied say something: of deletions in a row, the first."""
+        return len(self.lacking) - sum(former.deletes and later.deletes for former, later in pairwise(self.lacking))
 
 
 def explain(inquiry: Inquiry) -> list[Explanation]:
@@ -124,9 +129,10 @@ class _Changes:
             if not self._shown(range(first, last)) and (fit := self._fits(self._without(first, last))):
                 yield Explanation(tuple(events[first:last]), exact=fit is Fit.EXACT)
         if self._start and not self._gone:
-            kept = [*events[: self._start - 1], *events[self._start :]]
-            if fit := self._fits(self._folding.final(kept)):
-                yield Explanation((events[self._start - 1],), exact=fit is Fit.EXACT)
+            last = self._start
+            first = next((place for place in range(last - 1, 0, -1) if not events[place - 1].deletes), 0)
+            if fit := self._fits(self._folding.final([*events[:first], *events[last:]])):
+                yield Explanation(tuple(events[first:last]), exact=fit is Fit.EXACT)
         for first, last in (*self._doubled(), *self._runs(lost=False)):
             if fit := self._fits(self._twice(first, last)) or self._fits(self._twice(first, last, at_end=True)):
                 yield Explanation(doubled=tuple(events[first:last]), exact=fit is Fit.EXACT)

@@ -253,6 +253,24 @@ def test_an_ignored_tombstone() -> None:
     assert ("orphan", "skipped", "certain", "log_to_consumer", ()) == named(of)
 
 
+@pytest.mark.parametrize("link", [UNVERSIONED, replace(UNVERSIONED, patch=True)])
+def test_a_deletion_and_its_tombstone_are_one_loss(link: Link) -> None:
+    """D9: a connector writes both."""
+    gone = [event(4, None), event(5, None)]
+    log = [*(replace(each, version=None) for each in THREE), *gone]
+    one, both = (found(case(link, None, row(V3.fields), log[:end])) for end in (4, 5))
+    assert ("skipped", "probable", minute(4)) == (both.cause, both.confidence, both.since)
+    assert (one.cause, one.confidence, one.alternatives) == (both.cause, both.confidence, both.alternatives)
+
+
+def test_a_deletion_and_its_tombstone_were_lost_before_what_is_there_again() -> None:
+    """D9: the new life's amounts were added to those of the old one."""
+    log = [event(1, {"balance": "5"}), event(2, None), event(3, None), event(4, {"balance": "7"})]
+    log = [replace(each, version=None) for each in log]
+    finding = found(case(SUMS, row({"balance": "7"}), row({"balance": "12"}), log))
+    assert ("skipped", "probable", minute(2)) == (finding.cause, finding.confidence, finding.since)
+
+
 def test_a_deletion_came_before_what_it_deletes() -> None:
     """D9: of the tariff that the copy has no event told."""
     of = case(BILLING, None, row({"balance": "10", "tariff": "basic"}), [event(1, {"balance": "10"}), event(2, None)])
@@ -388,6 +406,17 @@ def test_a_batch_that_is_missing() -> None:
 def test_an_amount_that_was_added_twice() -> None:
     """C3: processed, not committed, and processed again."""
     assert ("changed", "duplicate_applied", "certain", "log_to_consumer", ("balance",)) == named(balance("164.5"))
+
+
+def test_an_amount_that_was_added_twice_and_noted_once() -> None:
+    """C3, C7: the ledger takes an event's id once; an edit of just this amount would look the same."""
+    of = replace(balance("164.5"), ledger=applied(TOP_UPS))
+    of = replace(of, link=replace(of.link, ledger=True, ledger_since=minute(0)))
+    finding = found(of)
+    assert ("duplicate_applied", "probable", minute(3)) == (finding.cause, finding.confidence, finding.since)
+    assert ("foreign_write",) == finding.alternatives
+    other = replace(of, copy=row({"balance": "164.51", "tariff": "plus"}))
+    assert ("foreign_write", "certain") == named(other)[1:3]
 
 
 def test_an_amount_that_stands_twice() -> None:

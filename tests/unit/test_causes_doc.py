@@ -114,6 +114,8 @@ ONE_OF_EACH = {
     Ground.LOG_TWICE: case(BILLING, OWED, row({"balance": "180", "tariff": "plus"}),
                            [*SUMS, replace(SUMS[2], offset=7)]),
     Ground.FOLDED_TWICE: billing("180"),
+    Ground.NOTED_ONCE: case(BILLING, OWED, row({"balance": "180", "tariff": "plus"}), SUMS,
+                            ledger=applied(SUMS)),
     Ground.PERHAPS_TWICE: billing("280"),
     Ground.ROW_TWICE: case(ACTIVITY, WAS_1, replace(WAS_1, count=2), PLAIN[:1]),
     Ground.LOSING_PARTITION: misrouted(Routing.WRONG),
