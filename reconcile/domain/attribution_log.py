@@ -147,6 +147,11 @@ def _fold_differs(inquiry: Inquiry, source: Row) -> Verdict | None:
         return Verdict(Ground.VERSION_GAP, first.at, (note,))
     if gaps:
         return version_gap(inquiry, *gaps[0])
+    own = [event for event in known if event.version == source.version]
+    if own and all(inquiry.corrects(event) for event in own) and all(rule.add for rule in inquiry.concerned):
+        return _unpublished(
+            inquiry, Ground.VERSION_ABSENT, "a correction, which adds nothing, has the source's version"
+        )
     note = event_note(inquiry.case, known[-1], "the source's version; all changes up to it give another state")
     return Verdict(Ground.SAME_VERSION_FOLD, known[-1].at, (note,))
 

@@ -45,7 +45,7 @@ class Ground(Enum):
     )
     VERSION_ABSENT = (
         Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
-        "the source's version is newer than any in the log",
+        "the source's version is newer than any in the log, or a correction alone has it",
     )
     VERSION_GAP = (
         Cause.NEVER_PUBLISHED, _CERTAIN, _TO_LOG, (),
@@ -221,7 +221,7 @@ class Ground(Enum):
     )
     NOTED_ONCE = (
         Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
-        "the ledger shows all applied, each once, and one of them twice gives the copy",
+        "the ledger shows all applied, each once, and one or a few of them twice give the copy",
     )
     PERHAPS_TWICE = (
         Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),

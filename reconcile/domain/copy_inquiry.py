@@ -100,11 +100,11 @@ class CopyInquiry:
         return any(ledger.reaches(event) and not ledger.twice(event) for event in explanation.doubled)
 
     def _noted_once(self) -> list[Explanation]:
-        """Give the events one of which, applied twice, gives the copy: a ledger of ids takes each but once."""
+        """Give the events that would give the copy if they were applied twice: a ledger of ids takes each but once."""
         if self.gap is not None or not all(self.ledger.shows(event) for event in self.inquiry.due):
             return []
-        found = (each for each in explain(self.inquiry) if each.exact and len(each.doubled) == 1)
-        return [each for each in found if not self.ledger.twice(each.doubled[0])]
+        found = (each for each in explain(self.inquiry) if each.exact and each.doubled)
+        return [each for each in found if not any(self.ledger.twice(event) for event in each.doubled)]
 
     def _none_applied(self, lost: Sequence[Event]) -> tuple[Event, ...]:
         """Give what is left of the events, if the copy has none of it: then it is as they found it."""

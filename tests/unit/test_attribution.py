@@ -624,6 +624,16 @@ def test_a_wrong_change() -> None:
     assert ("payload_divergence", "probable") == named(case(BILLING, now, then, earlier))[1:3]
 
 
+def test_an_amount_that_was_never_published_is_not_told_by_a_correction() -> None:
+    """C2: a correction has brought the source's tariff at its version, and the amount of that is nowhere."""
+    log = [*TOP_UPS[:3], event(4, {"tariff": "gold"}, event_id="correction")]
+    now, then = row({"balance": "124.5", "tariff": "gold"}, 4), row({"balance": "140", "tariff": "gold"})
+    of = case(BILLING, now, then, log)
+    assert ("payload_divergence", "probable") == named(of)[1:3]
+    corrected = replace(of, link=replace(of.link, corrections={("a", 0, 3)}))
+    assert ("changed", "never_published", "certain", "source_to_log", ("balance",)) == named(corrected)
+
+
 def test_a_wrong_payload_that_did_not_reach_the_copy() -> None:
     """A5: what agrees is no finding, whatever an event says."""
     wrong = replace(V3, fields=person("Zoiee", "another@x"))
