@@ -269,7 +269,9 @@ def _ground_of_loss(copy: CopyInquiry, best: Explanation, late: Explanation | No
     if best.losses > 1 and late is not None:
         return Ground.PERHAPS_LATE
     if not best.exact or best.losses > 1:
-        return Ground.MADE_OTHERWISE if _nothing_says_so(inquiry, best.lacking) else Ground.SEVERAL_LOST
+        if _nothing_says_so(inquiry, best.lacking):
+            return Ground.MADE_OTHERWISE
+        return Ground.SEVERAL_LOST if all(r.add for r in inquiry.concerned) else Ground.SEVERAL_LOST_OR_LATE
     if copy.gap is not None:
         return Ground.FOLDED_WITHOUT_OR_GAP
     return Ground.PERHAPS_LOST if late is not None or inquiry.by_deletion(best.lacking[0]) else Ground.FOLDED_WITHOUT

@@ -267,6 +267,10 @@ class Ground(Enum):
         Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
         "without several events the fold gives the copy, or what it gives is known in part",
     )
+    SEVERAL_LOST_OR_LATE = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
+        "the same, where what they set could have been set again by several older ones behind them",
+    )
     NO_ROW = (
         Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
         "the copy has no row, the one event that brings it was due, and no ledger tells",

@@ -378,6 +378,17 @@ def test_two_losses_that_do_not_stand_in_a_row() -> None:
     assert ("foreign_write", "certain") == named(shown)[1:3]
 
 
+def test_two_that_were_applied_after_two_newer_ones() -> None:
+    """B15: without a ledger the loss of the newer ones looks the same."""
+    first = event(1, {"name": "a", "email": "x"})
+    changes = ({"name": "b"}, {"email": "y"}, {"name": "c"}, {"email": "z"})
+    log = [first, *(event(number, each) for number, each in enumerate(changes, 2))]
+    link = replace(LOGIN, patch=True, copy_versions=False)
+    finding = found(case(link, row(person("c", "z"), 5), row(person("b", "y")), log))
+    assert ("skipped", "probable") == (finding.cause, finding.confidence)
+    assert ("out_of_order", "foreign_write") == finding.alternatives
+
+
 def test_two_losses_of_which_one_took_an_amount_along() -> None:
     """A4, B3: what the copy says was said once, and a sum is wrong: several faults can give that."""
     log = [
