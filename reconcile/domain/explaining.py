@@ -265,7 +265,7 @@ class _Changes:
         for rule in self._set if not self._gone else ():
             places = self._writers.get(rule.name, [])
             said = next(iter(self._speaking(rule)), -1)
-            if said < 0 and not self._was_first(rule):
+            if said < 0 and not self._may_be_first(rule):
                 return
             lost.update(place for place in places if place > said)
         left = [event for place, event in enumerate(self._events) if place not in lost]
@@ -292,10 +292,11 @@ class _Changes:
             ):
                 yield Explanation(late=events[place], over=events[over], exact=fit is Fit.EXACT)
 
-    def _was_first(self, rule: FieldRule) -> bool:
-        """Tell whether the copy says what it said before the first event."""
-        name = rule.name
-        return name in self._first and self._folding.equal(rule, self._first[name], self._copy.get(name))
+    def _may_be_first(self, rule: FieldRule) -> bool:
+        """Tell whether the copy says what it said before the first event; a sum has to show it if that is unknown."""
+        if rule.name not in self._first:
+            return bool(self._sums)
+        return self._folding.equal(rule, self._first[rule.name], self._copy.get(rule.name))
 
     def _speaking(self, rule: FieldRule) -> list[int]:
         """The events that say what the copy says in a field that differs."""

@@ -404,6 +404,8 @@ def test_two_losses_of_which_one_took_an_amount_along() -> None:
     assert ("skipped", "duplicate_applied") == finding.alternatives
     apart = found(case(BILLING, source, row({"balance": "108", "tariff": "a"}), log))
     assert ("skipped", "probable") == (apart.cause, apart.confidence)
+    made = found(case(BILLING, source, row({"balance": "8", "tariff": "basic"}), log))
+    assert ("skipped", "probable") == (made.cause, made.confidence)
     never = case(BILLING, source, row({"balance": "105", "tariff": "edited"}), log)
     assert ("foreign_write", "certain") == named(never)[1:3]
 
