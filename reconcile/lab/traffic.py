@@ -56,6 +56,7 @@ class _Run:
         self._seen = Traffic()
         self._lock = threading.Lock()
         self._commanding = threading.Event()
+        self._publishing = threading.Event()
         self._going = threading.Event()
         self._failures: list[BaseException] = []
         self._people = _people(lab)
@@ -65,6 +66,7 @@ class _Run:
         commanders = max(1, round(self._rate / _EACH_THREAD))
         self._going.set()
         self._commanding.set()
+        self._publishing.set()
         threads = [self._thread(member.run, self._going) for member in members]
         relay = self._thread(self._relay)
         commands = [self._thread(self._command, number, commanders) for number in range(commanders)]
@@ -79,6 +81,7 @@ class _Run:
             for thread in commands:
                 thread.join()
             self._seen.seconds = time.monotonic() - started
+            self._publishing.clear()  # only now: the last commands may still have been under way
             relay.join()
             self._drain(members)
             self._going.clear()
@@ -108,7 +111,7 @@ class _Run:
     def _relay(self) -> None:
         with closing(connect(self._lab.url("user"))) as database:
             relay = Relay(database, producer(self._lab.bootstrap))
-            while self._commanding.is_set():
+            while self._publishing.is_set():
                 self._seen.published += relay.run()
                 time.sleep(0.02)
             self._seen.published += relay.run()

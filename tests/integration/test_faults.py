@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.copies import SERVICES
 from reconcile.lab.services.database import connect
-from reconcile.lab.traffic import traffic
+from reconcile.lab.traffic import _change, traffic
 from tests.integration.worlds import seeded_world
 
 COUNT = 2
@@ -46,6 +47,19 @@ def fresh() -> Iterator[Lab]:
     """A world as the seed left it, for the tests that come before any fault."""
     with seeded_world(aggregates=1500) as lab:
         yield lab
+
+
+def test_traffic_publishes_what_was_under_way_at_its_end(fresh: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a change that somebody began before it was over, and that ended after."""
+
+    def slowly(*change: Any) -> None:
+        time.sleep(1)
+        _change(*change)
+
+    monkeypatch.setattr("reconcile.lab.traffic._change", slowly)
+    seen = traffic(fresh, rate=2, seconds=0.2)
+    assert [(0,)] == rows(fresh, "user", "select count(*) from outbox where published_at is null")
+    assert seen.changes <= seen.published
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,14 @@ class Scratch:
         assert not sender.flush(30)
         if transactional and commit:
             sender.commit_transaction(30)
+            until(self._decided)
         self.sender = sender  # an open transaction lasts as long as its producer
+
+    def _decided(self) -> bool:
+        """Tell whether the log shows how the last transaction ended: its producer hears of it before."""
+        with closing(Cluster("main", {"bootstrap.servers": self.lab.bootstrap})) as cluster:
+            partitions = cluster.topic(self.name).partitions
+            return cluster.ends(self.name, partitions) == cluster.high_watermarks(self.name, partitions)
 
     def commit(self, places: dict[int, int]) -> None:
         offsets.commit(self.lab.bootstrap, f"{self.name}-group", self.name, places)

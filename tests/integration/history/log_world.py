@@ -113,6 +113,16 @@ class LogWorld:
         with self._asked() as cluster:
             return cluster.high_watermarks(self.name, cluster.topic(self.name).partitions)
 
+    def decided(self) -> None:
+        """Wait until the log shows how the last transaction ended: its producer hears of it before."""
+
+        def shown() -> bool:
+            with self._asked() as cluster:
+                partitions = cluster.topic(self.name).partitions
+                return cluster.ends(self.name, partitions) == cluster.high_watermarks(self.name, partitions)
+
+        until(shown)
+
     def extend(self, until: dict[int, int] | None = None, **options: Any) -> History:
         """Extend the history, to the end of the log unless told."""
         return extend(self.spark, self.topic, self.cluster, until or self.ends(), self.store, **options)

@@ -62,6 +62,7 @@ def test_gaps_are_not_losses(world: LogWorld) -> None:
         world.write(producer, ("a", event(2 + commit)), ("b", event(2 + commit)))
         producer.flush()
         (producer.commit_transaction if commit else producer.abort_transaction)()
+    world.decided()
     history = world.extend()
     assert world.consumed() == world.held(history)
     assert 3 == history.index.segments[0].rows
@@ -80,6 +81,7 @@ def test_an_open_transaction_is_told_of_and_read_later(world: LogWorld) -> None:
     waiting = world.extend(ends)
     assert ({0: (1, 2)}, [0]) == (waiting.short, [offset for _, offset, _ in world.held(waiting)])
     producer.commit_transaction()
+    world.decided()
     settled = world.extend(ends)
     assert ({}, world.consumed()) == (settled.short, world.held(settled))
 
@@ -92,6 +94,7 @@ def test_only_aborted_records_are_held_as_nothing(world: LogWorld) -> None:
     world.write(producer, ("a", event(1)))
     producer.flush()
     producer.abort_transaction()
+    world.decided()
     first = world.extend()
     assert ([], ((0, 2),)) == (world.held(first), first.index.held(0))
     assert first.index == world.extend().index
@@ -124,6 +127,7 @@ def test_a_log_full_of_gaps_is_read_to_the_same_offsets(world: LogWorld, monkeyp
         world.write(producer, (f"k{number}", event(number)), (None, None), headers=told)
         producer.flush()  # what was not sent would leave no gap when it is aborted
         (producer.commit_transaction if number % 3 else producer.abort_transaction)()
+    world.decided()
     looks = gapped.has_many_gaps
     assert not looks(world.cluster.resolve(), world.name, {0: (0, 90)}, "read_committed")
     monkeypatch.setattr(gapped, "_WORTH_A_LOOK", 10)
