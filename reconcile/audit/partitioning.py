@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from reconcile.audit.mixture import PREVAILS, mixture
 from reconcile.domain.case import Routing
-from reconcile.domain.partitioner import Partitioner, explain, partition_of
+from reconcile.domain.partitioner import Explanation, Partitioner, explain, partition_of
 
 if TYPE_CHECKING:
     from reconcile.gather.history_index import Growth
@@ -82,8 +82,8 @@ def infer(samples: Iterable[Sample], partitions: int, declared: str = INFER) -> 
     """
     told = [(key, partition) for key, partition in samples if key]
     word = None if declared == INFER else Partitioner(declared)
-    shares = explain(told, partitions).shares
-    candidates = _candidates(told, partitions)
+    whole = explain(told, partitions)
+    shares, candidates = whole.shares, _candidates(told, whole)
     if candidates or not told:
         return Inference(partitions, len(told), shares, candidates, word)
     mixed = mixture(told, partitions)
@@ -165,21 +165,18 @@ class Router:
         return None
 
 
-def _candidates(samples: Sequence[Sample], partitions: int) -> tuple[Partitioner, ...]:
-    found = _enough(samples, partitions)
+def _candidates(samples: Sequence[Sample], whole: Explanation) -> tuple[Partitioner, ...]:
+    # By keys too, so that a hot one does not speak for all the others.
+    pairs = list(dict.fromkeys(samples))
+    keys = explain(pairs, whole.partitions).shares
+    found = tuple(each for each in whole.candidates if keys[each] >= PREVAILS)
     if len(found) < 2:
         return found
     telling = [
         (key, partition)
-        for key, partition in dict.fromkeys(samples)
-        if len({partition_of(key, partitions, each) for each in found}) > 1
+        for key, partition in pairs
+        if len({partition_of(key, whole.partitions, each) for each in found}) > 1
     ]
-    better = explain(telling, partitions).candidates
+    better = explain(telling, whole.partitions).candidates
     decided = tuple(each for each in found if each in better)
     return decided or found
-
-
-def _enough(samples: Sequence[Sample], partitions: int) -> tuple[Partitioner, ...]:
-    # By keys too, so that a hot one does not speak for all the others.
-    keys = explain(dict.fromkeys(samples), partitions).shares
-    return tuple(each for each in explain(samples, partitions).candidates if keys[each] >= PREVAILS)

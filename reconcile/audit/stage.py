@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 FINDINGS = "findings"
 SUMMARY = "summary"
 
+_CASES = 5000
+"""At most about so many are attributed in one task."""
 _KEYS = 100
 """So many keys tell how they are written."""
 
@@ -92,6 +94,7 @@ class _Auditing:
         self.links: dict[str, dict[str, Any]] = {each["consumer"]: each for each in self.gathered["links"]}
         self.unread = {each["link"]: Unread(**each) for each in self.gathered["unread"]}
         self.reaches: dict[str, link_facts.Reach] = {}
+        self.held: list[DataFrame] = []
 
     def run(self) -> None:
         job = self.job
@@ -99,9 +102,10 @@ class _Auditing:
         self.log = history.records(job.spark, job.ids)
         inferred = infer_from_log(history.records(job.spark), history.index, job.contract.topic)
         self.router = Router.of(inferred, history.index.partitions)
-        self.shape = latent_candidates.shape(self.log, self.router, job.contract.topic.ignore_types)
+        self.shape = latent_candidates.shape(self.log, self.router, job.contract.topic.ignore_types, self._hold)
         suspected = [self._suspected(each) for each in job.links if each.name in self.links]
-        self.shape.ids.unpersist()
+        for frame in self.held:
+            frame.unpersist()
         read = self._read_again([each for each in suspected if each.counted.suspects])
         frames = [self._findings(each) for each in read]
         found = reduce(lambda left, right: left.unionByName(right), frames, job.spark.createDataFrame([], SCHEMA))
@@ -137,14 +141,10 @@ class _Auditing:
             f.lit(True).alias("differs"),
             SOURCE_COUNT,
         )
-        settled = source.select(
-            f.col(row_columns.ID).alias(ID),
-            f.col(row_columns.VERSION).alias("settled_version"),
-            f.array(*(f.col(row_columns.field(number)) for number in range(len(rules)))).alias("settled_fields"),
-        ).dropDuplicates([ID])
-        agreeing = self._candidates(consumer).join(differing.select(ID), ID, "left_anti")
-        latent = agreeing.join(settled, ID, "left").withColumns({"differs": f.lit(False), SOURCE_COUNT: f.lit(0)})
-        rows = self._kept(f"suspects.{name}", differing.unionByName(latent.select(*differing.columns)))
+        candidates = self._hold(self._candidates(consumer))
+        latent = None if candidates.isEmpty() else _agreeing(candidates, source, copy, rules)
+        rows = differing if latent is None else differing.unionByName(latent)
+        rows = self._kept(f"suspects.{name}", rows)
         told = rows.agg(
             f.count(f.lit(1)).alias("suspects"),
             f.count_if("differs").alias("differing"),
@@ -167,6 +167,7 @@ class _Auditing:
             {place.partition: place.committed_before for place in self.before.consumer(consumer.name).places},
             self.reaches[consumer.name].begins,
             job.contract.topic.ignore_types,
+            self._hold,
             is_origin(job.contract.topic.name) if link_facts.ledger_by_position(job.contract, consumer) else None,
         )
 
@@ -258,12 +259,20 @@ class _Auditing:
             self.terms[consumer.name],
             consumer.repair.route == "main",
         )
-        return attributing.findings(job.run.parquet(cases(consumer.name), job.spark))
+        # Few bytes and much to think about: the cores are to share them by number, not by size.
+        name = cases(consumer.name)
+        shares = max(job.spark.sparkContext.defaultParallelism, job.run.manifest(name).rows // _CASES)
+        return attributing.findings(job.run.parquet(name, job.spark).repartition(shares, ID))
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
         """Keep what was read: the stores move on."""
         self.job.run.publish_parquet(name, frame, self.inputs, stage="audit")
         return self.job.run.parquet(name, self.job.spark)
+
+    def _hold(self, frame: DataFrame) -> DataFrame:
+        """Keep what is computed of a frame in memory until all links have their suspects."""
+        self.held.append(frame.persist())
+        return frame
 
     def _wait(self, suspected: list[_Suspected]) -> None:
         """Give what is in flight the time that the contract grants it."""
@@ -276,3 +285,18 @@ class _Auditing:
     def _ledger(self, consumer: Consumer) -> DataFrame | None:
         name = gathering.ledger(consumer.name)
         return self.job.run.parquet(name, self.job.spark) if self.job.run.find(name) else None
+
+
+def _agreeing(candidates: DataFrame, source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) -> DataFrame:
+    """Give those of some ids on which both sides agree, as the source says that they are."""
+    from pyspark.sql import functions as f
+
+    asked = candidates.select(f.col(ID).alias(row_columns.ID))
+    ours, theirs = (side.join(asked, row_columns.ID, "left_semi") for side in (source, copy))
+    settled = ours.dropDuplicates([row_columns.ID]).select(
+        f.col(row_columns.ID).alias(ID),
+        f.col(row_columns.VERSION).alias("settled_version"),
+        f.array(*(f.col(row_columns.field(number)) for number in range(len(rules)))).alias("settled_fields"),
+    )
+    agreeing = candidates.join(compare.differences(ours, theirs, rules).select(ID), ID, "left_anti")
+    return agreeing.join(settled, ID, "left").withColumns({"differs": f.lit(False), SOURCE_COUNT: f.lit(0)})

@@ -121,7 +121,9 @@ def as_spelled(column: str) -> Column:
     from pyspark.sql import functions as f
 
     name = f.col(column)
-    return f.when(name.rlike(rf"\A{UUID}\z"), f.lower(name)).otherwise(name)
+    # Nearly all are spelled so already: to find that out takes less than the regular expression.
+    other = (f.lower(name) != name) & name.rlike(rf"\A{UUID}\z")
+    return f.when(other, f.lower(name)).otherwise(name)
 
 
 def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -78,13 +79,7 @@ class _Gathering:
         reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
         try:
             with reader.reading():
-                self._rows(reader, consumer, link)
-                if (entries := reader.ledger() if job.ids is None else None) is not None:
-                    self._parquet(ledger(consumer.name), entries)
-                if (box := reader.outbox()) is not None and job.run.find(OUTBOX) is None:
-                    self._parquet(OUTBOX, box)
-                if (table := reader.stash_table()) is not None:
-                    self._parquet(f"stash.{consumer.name}", table)
+                self._tables(reader, consumer, link)
             opened.require_alive(consumer.name)
         except (UnreachableError, RefusedError) as error:
             opened.require_source_alive()
@@ -92,30 +87,48 @@ class _Gathering:
         finally:
             opened.release(consumer.name)
 
-    def _rows(self, reader: LinkReader, consumer: Consumer, link: str) -> None:
+    def _tables(self, reader: LinkReader, consumer: Consumer, link: str) -> None:
+        job, name = self.job, consumer.name
+        source, copy, told = self._rows(reader)
+        frames = {source_rows(name): source, copy_rows(name): copy}
+        if (entries := reader.ledger() if job.ids is None else None) is not None:
+            frames[ledger(name)] = entries
+        if (box := reader.outbox()) is not None and job.run.find(OUTBOX) is None:
+            frames[OUTBOX] = box
+        if (table := reader.stash_table()) is not None:
+            frames[f"stash.{name}"] = table
+        # A small table keeps one core busy: side by side they keep all.
+        with ThreadPoolExecutor(len(frames)) as pool:
+            rows = dict(zip(frames, pool.map(self._parquet, frames, frames.values()), strict=True))
+        ours, theirs = rows[source_rows(name)], rows[copy_rows(name)]
+        counts = {
+            "source_rows": ours,
+            "copy_rows": theirs,
+            "fetched": ours + theirs,
+            "buckets": None,
+            "differing": None,
+        }
+        form = [{"kind": each.kind, "element": each.element} for each in reader.rows[1].form.fields]
+        fields = [{"name": each.name, "sensitive": each.sensitive} for each in consumer.fields]
+        self.links[name] = {"link": link, "consumer": name, **counts, **told, "form": form, "fields": fields}
+
+    def _rows(self, reader: LinkReader) -> tuple[DataFrame, DataFrame, dict[str, Any]]:
+        """Give the rows of both sides that are to be compared, and how they were chosen."""
         job = self.job
-        if job.ids is None:
-            compared = reader.compared(job.mode)
-            source, copy = compared.source, compared.copy
-            told: dict[str, Any] = {"mode": compared.mode.value, "reasons": list(compared.reasons)}
-            differing = compared.differing
-        else:
+        if job.ids is not None:
             asked = job.spark.createDataFrame([(each,) for each in sorted(set(job.ids))], f"{row_columns.ID} string")
             source, copy = (side.among(asked) for side in reader.rows)
-            told, differing = {"mode": "ids", "reasons": []}, None
-        ours = self._parquet(source_rows(consumer.name), source)
-        theirs = self._parquet(copy_rows(consumer.name), copy)
-        told |= {"source_rows": ours, "copy_rows": theirs, "fetched": ours + theirs, "buckets": None, "differing": None}
-        if differing is not None:
+            return source, copy, {"mode": "ids", "reasons": []}
+        compared = reader.compared(job.mode)
+        told: dict[str, Any] = {"mode": compared.mode.value, "reasons": list(compared.reasons)}
+        if (differing := compared.differing) is not None:
             told |= {
                 "source_rows": differing.source_rows,
                 "copy_rows": differing.copy_rows,
                 "buckets": differing.count,
                 "differing": len(differing.buckets),
             }
-        form = [{"kind": each.kind, "element": each.element} for each in reader.rows[1].form.fields]
-        fields = [{"name": each.name, "sensitive": each.sensitive} for each in consumer.fields]
-        self.links[consumer.name] = {"link": link, "consumer": consumer.name, **told, "form": form, "fields": fields}
+        return compared.source, compared.copy, told
 
     def _evidence(self, history: History) -> None:
         """Read what lies in the failure topics: the log first, then what was parked of it."""
