@@ -42,7 +42,7 @@ schema: $(VENV)/.ready ## write docs/contract.schema.json anew from the contract
 	$(BIN)/reconcile contract schema > docs/contract.schema.json
 
 .PHONY: setup
-setup: $(VENV)/.ready jars/.ready ## the virtual environment and the jars
+setup: $(VENV)/.ready jars/.ready jars/.archived ## the virtual environment, the jars, and an archive of Spark's classes
 
 .PHONY: lock
 lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
@@ -81,4 +81,8 @@ jars/.ready: ivy.xml $(VENV)/.ready | needs-java
 	@$(JAVA) -jar $(VENV)/lib/python3*/site-packages/pyspark/jars/ivy-*.jar -ivy ivy.xml -cache $(CACHE)/ivy -confs spark broker \
 	  -types jar bundle -retrieve 'jars/[conf]/[artifact]-[revision].[ext]' -sync > $(CACHE)/resolve.log 2>&1 \
 	  || { grep -E 'ERROR|not found|unresolved|Server access|Exception' $(CACHE)/resolve.log >&2; echo "the jars of ivy.xml could not be resolved; the whole story is in $(CACHE)/resolve.log" >&2; exit 1; }
+	@touch $@
+
+jars/.archived: jars/.ready reconcile/class_archive.py
+	@RECONCILE_JARS=$(CURDIR)/jars $(BIN)/python -m reconcile.class_archive
 	@touch $@

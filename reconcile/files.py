@@ -18,10 +18,19 @@ def committed(*parts: str) -> Path:
 
 def jars(configuration: str) -> list[Path]:
     """Give the jars of one configuration of ivy.xml: `spark` or `broker`."""
-    folder = Path(os.environ.get("RECONCILE_JARS") or _PACKAGE.parent / "jars") / configuration
+    folder = _jars() / configuration
     found = sorted(folder.glob("*.jar"))
     if not found:
         raise RefusedError(
             f"no jars in {folder}: run `make setup`, or point RECONCILE_JARS at the folder that holds them"
         )
     return found
+
+
+def class_archive() -> Path:
+    """Give the path of Spark's class archive, which need not be there."""
+    return _jars() / "spark.jsa"
+
+
+def _jars() -> Path:
+    return Path(os.environ.get("RECONCILE_JARS") or _PACKAGE.parent / "jars")

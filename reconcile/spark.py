@@ -45,6 +45,9 @@ _DEFAULTS = {
     },
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
+    # What is this small is joined by a table in memory, which spares both sides a sort.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "16m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 _LOCAL_DEFAULTS = {
@@ -107,7 +110,8 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     # The last of equal options counts: the log is theirs to change, the time zone is not.
     log = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION.as_uri()}"
     theirs = given.get("spark.driver.extraJavaOptions", "")
-    ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, [log, theirs, _UTC]))
+    archive = _archive() if local else ""
+    ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, [log, archive, theirs, _UTC]))
     theirs = given.get("spark.executor.extraJavaOptions", "")
     ours["spark.executor.extraJavaOptions"] = " ".join(filter(None, [theirs, _UTC]))
     return ours
@@ -116,6 +120,13 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
 def public_configuration(settings: Settings, name: str) -> dict[str, str]:
     """Give what may stand on a command line, which everybody on the machine can read: all of it but secrets."""
     return {key: value for key, value in configuration(settings, name).items() if not _is_secret(key)}
+
+
+def _archive() -> str:
+    """Have Java start from the archive of Spark's classes, if it can; it says nothing where it cannot."""
+    archive = files.class_archive()
+    quoted_path = str(archive).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"-XX:SharedArchiveFile={quoted_path}" -Xlog:cds*=off' if archive.is_file() else ""
 
 
 def _is_secret(key: str) -> bool:

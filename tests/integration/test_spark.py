@@ -198,6 +198,31 @@ def test_decimals_compare_by_value(spark: SparkSession) -> None:
     assert (Decimal("12.3400"), True) == (row["a"], row["a"] == row["b"])
 
 
+def test_java_starts_from_the_archive_of_spark_s_classes(spark: SparkSession) -> None:
+    """It was made for these jars and this Java: one that it cannot use would slow each start, and nobody would see."""
+    system = spark._jvm.java.lang.System  # type: ignore[union-attr]
+    java, classes = Path(system.getProperty("java.home"), "bin", "java"), system.getProperty("java.class.path")
+    strictly = [f"-XX:SharedArchiveFile={files.class_archive()}", "-Xshare:on", "-cp", classes, "-version"]
+    done = subprocess.run([java, *strictly], capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stdout
+    given = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
+    assert strictly[0] in list(given.getInputArguments())
+
+
+def test_an_archive_of_another_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a word, wherever it lies."""
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    (folder / "spark").symlink_to(files.jars("spark")[0].parent)
+    (folder / "spark.jsa").write_bytes(b"another Java's")
+    monkeypatch.setenv("RECONCILE_JARS", str(folder))
+    done = python("""
+with session(Settings(), "passed over") as spark:
+    print(spark.range(3).count())
+""")
+    assert ("3\n", "", 0) == (done.stdout, done.stderr, done.returncode)
+
+
 def test_configuration_lets_settings_win_but_not_over_rules() -> None:
     """The user's shuffle partitions and jars are taken; the user's time zone is not."""
     found = configuration(
