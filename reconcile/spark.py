@@ -46,8 +46,8 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
     # What is this small is joined by a table in memory, which spares both sides a sort.
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "16m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "4m",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "4m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 _LOCAL_DEFAULTS = {
