@@ -8,12 +8,13 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconcile import files
+from reconcile import files, interrupts
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.jvm_output import JvmOutput
 from reconcile.settings import Settings
@@ -90,7 +91,14 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    with warnings.catch_warnings():
+        # After an interrupt Java may not answer any more; it ends with us.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+        spark.stop()
 
 
 def configuration(settings: Settings, name: str) -> dict[str, str]:
@@ -146,11 +154,13 @@ def _started(settings: Settings, name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     output = JvmOutput()
     try:
-        gateway = SparkContext._gateway or _launched(wanted, output)
-        context = SparkContext(conf=_conf(wanted, gateway, submitted=submitted), gateway=gateway)
+        with interrupts.held_back():
+            gateway = SparkContext._gateway or _launched(wanted, output)
+            context = SparkContext(conf=_conf(wanted, gateway, submitted=submitted), gateway=gateway)
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkStartError(_why(error, output, settings.spark.master)) from error
     output.release()
+    interrupts.take(context)
     try:
         spark = _ruled(SparkSession(context))
     except BaseException:

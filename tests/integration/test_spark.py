@@ -10,10 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from reconcile import files
 from reconcile.errors import RefusedError
+from reconcile.lab.process import wait_until
 from reconcile.settings import Settings, Spark
 from reconcile.spark import RULES, configuration, session
 
@@ -69,6 +71,54 @@ with session(Settings(spark=Spark(conf={"spark.hadoop.fs.s3a.secret.key": "hush"
 assert before is signal.getsignal(signal.SIGINT)
 """)
     assert ("", "", 0) == (done.stderr, done.stdout, done.returncode)
+
+
+def test_an_interrupt_ends_what_spark_is_at() -> None:
+    """Whether the program waits for Spark itself or by a thread, without a word of Spark's or of py4j's."""
+    done = python("""
+import os, signal, time
+from concurrent.futures import ThreadPoolExecutor
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with session(Settings(), "interrupted") as spark, ThreadPoolExecutor(2) as pool:
+    tracker = spark.sparkContext.statusTracker()
+    def work():
+        return spark.range(10**14).where("id < 0").count()
+    def interrupt():
+        while not tracker.getActiveJobsIds():
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+    def ended():
+        while tracker.getActiveJobsIds():
+            time.sleep(0.1)
+        return True
+    for waiting in (work, lambda: pool.submit(work).result()):
+        pool.submit(interrupt)
+        try:
+            waiting()
+        except KeyboardInterrupt:
+            print(ended())
+""")
+    assert ("True\nTrue\n", "", 0) == (done.stdout, done.stderr, done.returncode)
+
+
+def test_an_interrupt_while_java_starts_leaves_no_java() -> None:
+    """It ends with the program, which ends as soon as Java is there."""
+    done = python("""
+import os, signal, threading
+import psutil
+signal.signal(signal.SIGINT, signal.default_int_handler)
+us = psutil.Process()
+def interrupt():
+    while not us.children():
+        pass
+    print(us.children()[0].pid, flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+with session(Settings(), "interrupted"):
+    pass
+""")
+    assert "KeyboardInterrupt" == done.stderr.splitlines()[-1]
+    wait_until(lambda: not psutil.pid_exists(int(done.stdout)), "Java stayed", 30)
 
 
 def test_a_session_that_is_there_is_used_and_left(spark: SparkSession) -> None:
