@@ -85,6 +85,19 @@ def held_back() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def restored() -> Iterator[None]:
+    """Give SIGINT back afterwards: PySpark would answer it even after its end."""
+    if not _is_ours():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _cancel(context: SparkContext) -> None:
     from py4j.protocol import Py4JError
 

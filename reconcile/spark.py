@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -86,7 +84,7 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         yield _ruled(SparkSession.builder.getOrCreate())
         return
-    with _interrupts_restored():
+    with interrupts.restored():
         spark = _started(settings, name)
         try:
             yield spark
@@ -235,19 +233,6 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     except Py4JJavaError:
         return False
     return True
-
-
-@contextmanager
-def _interrupts_restored() -> Iterator[None]:
-    """PySpark answers SIGINT even after its end, with an error of its own instead of a KeyboardInterrupt."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _listed(conf: Mapping[str, str], key: str) -> list[str]:

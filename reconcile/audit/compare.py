@@ -27,8 +27,8 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
     """Give the ids that do not agree, with both sides' rows; rows without an id count as one that does not."""
     from pyspark.sql import functions as f
 
-    left = _named(source, len(rules), SOURCE_VERSION, SOURCE_FIELDS)
-    right = _named(copy, len(rules), COPY_VERSION, COPY_FIELDS)
+    left = named(source, len(rules), SOURCE_VERSION, SOURCE_FIELDS)
+    right = named(copy, len(rules), COPY_VERSION, COPY_FIELDS)
     joined = left.join(right, ID, "full_outer")
     there = f.col(SOURCE_FIELDS).isNotNull() & f.col(COPY_FIELDS).isNotNull()
     each = [
@@ -54,16 +54,6 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
     )
 
 
-def _named(side: DataFrame, fields: int, version: str, values: str) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    return side.where(f.col(row_columns.ID).isNotNull()).select(
-        f.col(row_columns.ID).alias(ID),
-        f.col(row_columns.VERSION).alias(version),
-        f.array(*(f.col(row_columns.field(number)) for number in range(fields))).alias(values),
-    )
-
-
 def differs(ours: Column, theirs: Column, rule: FieldRule) -> Column:
     """Compare canonical texts: equal texts are equal values; of floats, and within a tolerance, others may be too."""
     from pyspark.sql import functions as f
@@ -77,6 +67,17 @@ def differs(ours: Column, theirs: Column, rule: FieldRule) -> Column:
         apart = f.abs(ours.try_cast(kind) - theirs.try_cast(kind))
         same = same | f.coalesce(apart <= f.lit(str(rule.tolerance)).cast(kind), f.lit(False))
     return ~same
+
+
+def named(side: DataFrame, fields: int, version: str, values: str) -> DataFrame:
+    """Give a side's rows by id, under these names for the version and for the texts of all fields."""
+    from pyspark.sql import functions as f
+
+    return side.where(f.col(row_columns.ID).isNotNull()).select(
+        f.col(row_columns.ID).alias(ID),
+        f.col(row_columns.VERSION).alias(version),
+        f.array(*(f.col(row_columns.field(number)) for number in range(fields))).alias(values),
+    )
 
 
 def _repeated(side: DataFrame, count: str) -> DataFrame:

@@ -50,9 +50,7 @@ def shape(log: DataFrame, router: Router, ignored: Collection[str], hold: Hold) 
     """Look at the log once by id and partition, and once by id and version."""
     from pyspark.sql import functions as f
 
-    counted = log.where(f.col(ID).isNotNull() & f.col(READABLE))
-    if ignored:
-        counted = counted.where(~f.coalesce(f.col(TYPE).isin(*ignored), f.lit(False)))
+    counted = _telling(log, ignored).where(READABLE)
     versions = hold(_versions(counted))
     steps = versions.agg(f.sum(f.col("known") - 1).alias("steps"), f.sum(f.col("span") - 1).alias("all")).collect()[0]
     every = steps["all"] or 0
@@ -89,6 +87,14 @@ def candidates(
     return reduce(lambda left, right: left.unionByName(right), found).distinct()
 
 
+def _telling(log: DataFrame, ignored: Collection[str]) -> DataFrame:
+    """Give the records of aggregates, but for those of types that say nothing of them."""
+    from pyspark.sql import functions as f
+
+    known = log.where(f.col(ID).isNotNull())
+    return known.where(~f.coalesce(f.col(TYPE).isin(*ignored), f.lit(False))) if ignored else known
+
+
 def _versions(counted: DataFrame) -> DataFrame:
     """Give for each id how many versions are known, and how many there are from the lowest to the highest."""
     from pyspark.sql import functions as f
@@ -123,11 +129,9 @@ def _unledgered(
     """Give the ids of events that the group has passed and the ledger does not know."""
     from pyspark.sql import functions as f
 
-    passed = log.where(f.col(ID).isNotNull() & (f.col(OFFSET) < by_partition(committed)))
+    passed = _telling(log, ignored).where(f.col(OFFSET) < by_partition(committed))
     if begins:
         passed = passed.where(f.col(OFFSET) >= by_partition(begins))
-    if ignored:
-        passed = passed.where(~f.coalesce(f.col(TYPE).isin(*ignored), f.lit(False)))
     unknown = passed.select(f.col(ID).alias("id"), PARTITION, OFFSET, EVENT_ID)
     if begins:
         places = ledger.where(f.col("offset").isNotNull()).select(

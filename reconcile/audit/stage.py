@@ -293,10 +293,6 @@ def _agreeing(candidates: DataFrame, source: DataFrame, copy: DataFrame, rules: 
 
     asked = candidates.select(f.col(ID).alias(row_columns.ID))
     ours, theirs = (side.join(asked, row_columns.ID, "left_semi") for side in (source, copy))
-    settled = ours.dropDuplicates([row_columns.ID]).select(
-        f.col(row_columns.ID).alias(ID),
-        f.col(row_columns.VERSION).alias("settled_version"),
-        f.array(*(f.col(row_columns.field(number)) for number in range(len(rules)))).alias("settled_fields"),
-    )
+    settled = compare.named(ours, len(rules), "settled_version", "settled_fields").dropDuplicates([ID])
     agreeing = candidates.join(compare.differences(ours, theirs, rules).select(ID), ID, "left_anti")
     return agreeing.join(settled, ID, "left").withColumns({"differs": f.lit(False), SOURCE_COUNT: f.lit(0)})
