@@ -29,6 +29,7 @@ test: setup check ## all of `check`, and all other tests, against a real Postgre
 check: $(VENV)/.ready ## format, lint, import boundaries, types, unit tests; seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/unit
 
@@ -83,6 +84,6 @@ jars/.ready: ivy.xml $(VENV)/.ready | needs-java
 	  || { grep -E 'ERROR|not found|unresolved|Server access|Exception' $(CACHE)/resolve.log >&2; echo "the jars of ivy.xml could not be resolved; the whole story is in $(CACHE)/resolve.log" >&2; exit 1; }
 	@touch $@
 
-jars/.archived: jars/.ready reconcile/class_archive.py
-	@RECONCILE_JARS=$(CURDIR)/jars $(BIN)/python -m reconcile.class_archive
+jars/.archived: jars/.ready reconcile/spark/class_archive.py
+	@RECONCILE_JARS=$(CURDIR)/jars $(BIN)/python -m reconcile.spark.class_archive
 	@touch $@

@@ -21,7 +21,7 @@ from reconcile.control.correction_state import Emitted, Intent, State, Verified
 from reconcile.control.store import ControlStore, open_control
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.postgres import Postgres
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 
 PORTS = Ports(postgres=15522, kafka=19522, controller=19523)
 LINK = "user-account/login"

@@ -20,16 +20,16 @@ from typing import Any
 from reconcile.audit import compare
 from reconcile.domain.canonical import Layout
 from reconcile.domain.case import FieldRule
-from reconcile.gather import buckets, digest, store_session
-from reconcile.gather.digest import Mode, Reading, Side
-from reconcile.gather.link_rows import PostgresRows
-from reconcile.gather.postgres_rows import PostgresStore
+from reconcile.gather.stores import buckets, digest, store_session
+from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.link_rows import PostgresRows
+from reconcile.gather.stores.postgres_rows import PostgresStore
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.services.database import connect
-from reconcile.postgres_url import parse
-from reconcile.settings import Settings, Spark
-from reconcile.spark import session
+from reconcile.settings.settings import Settings, Spark
+from reconcile.settings.urls import parse
+from reconcile.spark.session import session
 
 COLUMNS = ("name", "mail", "phone", "amount", "changed_at", "active", "note")
 TYPES = Layout(("uuid",), "bigint", ("text", "text", "text", "numeric", "timestamp with time zone", "boolean", "text"))

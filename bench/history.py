@@ -26,18 +26,18 @@ from uuid import UUID
 
 import psutil
 
-from reconcile.connections import Cluster
-from reconcile.contract import Topic
+from reconcile.contract.model import Topic
 from reconcile.files import jars
-from reconcile.filesystem import LocalFileSystem
-from reconcile.gather import cluster as live
-from reconcile.gather.history import extend
-from reconcile.gather.history_store import HistoryStore
+from reconcile.gather.log.history import extend
+from reconcile.gather.log.history_store import HistoryStore
+from reconcile.kafka import cluster as live
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.services.offsets import admin_client
-from reconcile.settings import Settings, Spark
-from reconcile.spark import session
+from reconcile.settings.connections import Cluster
+from reconcile.settings.settings import Settings, Spark
+from reconcile.spark.session import session
+from reconcile.workspace.filesystem import LocalFileSystem
 
 PORTS = Ports(postgres=15344, kafka=19344, controller=19345)
 PARTITIONS = 12

@@ -19,7 +19,7 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowSkipException
 
 from reconcile.airflow.group import DEFAULTS, reconciliation
-from reconcile.airflow.wakeup import AIRFLOW_CONNECTION, TOPIC
+from reconcile.pipeline.requests import AIRFLOW_CONNECTION, TOPIC
 
 REQUESTS = Asset(
     "reconcile_requests",

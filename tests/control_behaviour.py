@@ -35,8 +35,8 @@ from reconcile.control.runs import Drift, LinkFigures, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.control.tables import tables
 from reconcile.errors import RefusedError
-from reconcile.manifest import Stage
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
+from reconcile.workspace.manifest import Stage
 
 LINK = "user-account/login"
 MINUTE = timedelta(minutes=1)
@@ -46,7 +46,7 @@ SHORT = timedelta(milliseconds=300)
 OPENER = """
 import sys
 from reconcile.control.store import open_control
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 settings = Settings.model_validate({"control_store": {"url": "env:CONTROL_URL"}})
 print("ready", flush=True)
 sys.stdin.readline()
@@ -57,7 +57,7 @@ with open_control(settings) as control:
 DYING = """
 import os, signal
 from reconcile.control.store import open_control
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 def findings():
     for number in range(20_000):
         if number == 12_000:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reconcile.errors import RefusedError
-from reconcile.filesystem import Entry, FileSystem
-from reconcile.workspace import (
+from reconcile.workspace.filesystem import Entry, FileSystem
+from reconcile.workspace.workspace import (
     AlreadyPublishedError,
     ChangedInputsError,
     DamagedArtifactError,

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 import click
 
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.job import Job
-from reconcile.settings import Settings, load_settings
+from reconcile.pipeline.job import Job
+from reconcile.pipeline.logs import log_to_stderr
+from reconcile.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from reconcile.gather.link_reader import AskedMode
-    from reconcile.run import Run
+    from reconcile.workspace.run import Run
 
 REFUSED, TRY_LATER = 2, 75
 
@@ -59,22 +60,22 @@ def application(
     patience: float,
 ) -> None:
     """Run stages of a run on Spark."""
-    from reconcile.contract import load_contract
+    from reconcile.contract.model import load_contract
     from reconcile.control.alone import alone
     from reconcile.control.store import open_control
-    from reconcile.spark import session
-    from reconcile.workspace import Workspace
+    from reconcile.spark.session import session
+    from reconcile.workspace.workspace import Workspace
 
     contract, ids = load_contract(file), _ids(ids_file)
     settings = _as_submitted(load_settings(config, workspace))
     with (
         open_control(settings) as control,
-        alone(control, contract.aggregate, run_id, patience, _say) as held,
+        alone(control, contract.aggregate, run_id, patience) as held,
         session(settings, f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
         run = place.run(run_id)
-        job = Job(contract, file, settings, place, run, consumers, ids, mode, _say, spark_session=spark, alone=held)
+        job = Job(contract, file, settings, place, run, consumers, ids, mode, spark_session=spark, alone=held)
         wanted = stages.split(",")
         perform(job, wanted, approved=approved)
         if "audit" in wanted:
@@ -83,7 +84,7 @@ def application(
 
 def require_read(run: Run) -> None:
     """Raise IncompleteError where what could not be read may be read later; the other links are audited by then."""
-    from reconcile import pipeline
+    from reconcile.pipeline import stages as pipeline
 
     if lost := [each for each in pipeline.summary(run)["unread"] if each["may_pass"]]:
         raise IncompleteError("; ".join(f"{each['link']} could not be read: {each['message']}" for each in lost))
@@ -91,7 +92,7 @@ def require_read(run: Run) -> None:
 
 def perform(job: Job, stages: Sequence[str], *, approved: bool) -> None:
     """Run stages until one of them says that no other may follow."""
-    from reconcile import pipeline
+    from reconcile.pipeline import stages as pipeline
     from reconcile.report.expectations import unmet
 
     for stage in stages:
@@ -116,8 +117,9 @@ def perform(job: Job, stages: Sequence[str], *, approved: bool) -> None:
 def main() -> None:
     """Run the application and exit with its code."""
     from reconcile.control.errors import LeaseHeldError, LeaseLostError
-    from reconcile.spark import SparkStartError
+    from reconcile.spark.session import SparkStartError
 
+    log_to_stderr()
     try:
         application.main(standalone_mode=False)
     except (UnreachableError, SparkStartError, LeaseHeldError, LeaseLostError) as error:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from reconcile.run_id import LONGEST, valid_run_id
+from reconcile.workspace.run_id import LONGEST, valid_run_id
 
 _MARK = 8
 

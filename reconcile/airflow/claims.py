@@ -6,8 +6,8 @@ import logging
 
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import installation
-from reconcile.airflow.wakeup import AIRFLOW_CONNECTION, drain
 from reconcile.errors import ReconcileError, RefusedError
+from reconcile.pipeline.requests import AIRFLOW_CONNECTION, drain
 
 MOST = 20
 """How many requests one run of the DAG takes on; those that are left are found by the next."""

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from reconcile.config.validation import suggestion
+from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
-from reconcile.settings import Settings, load_settings
-from reconcile.validation import suggestion
-from reconcile.yamlfile import quoted
+from reconcile.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from reconcile.run import Run
-    from reconcile.workspace import Workspace
+    from reconcile.workspace.run import Run
+    from reconcile.workspace.workspace import Workspace
 
 CONFIG, CONTRACTS, WORKSPACE = "reconcile_config", "reconcile_contracts", "reconcile_workspace"
 POOL = "reconcile"
 """The pool of the tasks that run Spark: as many slots as applications may run at once."""
+
+
+def wiring(config: Path, workspace: Path, contracts: Path, bootstrap: str, master: str) -> dict[str, Any]:
+    """Build the pools, variables and connections by which an Airflow knows an installation."""
+    from reconcile.pipeline.requests import AIRFLOW_CONNECTION, GROUP
+
+    kafka = {
+        "bootstrap.servers": bootstrap,
+        "group.id": GROUP,
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "earliest",
+    }
+    host, _, port = master.rpartition(":") if "://" in master else (master, "", "")
+    spark = {"conn_type": "spark", "host": host, **({"port": int(port)} if port else {})}
+    return {
+        "pools": {POOL: 1},
+        "variables": {CONFIG: str(config), WORKSPACE: str(workspace), CONTRACTS: str(contracts)},
+        "connections": {
+            "spark_default": spark,
+            AIRFLOW_CONNECTION: {"conn_type": "kafka", "extra": json.dumps(kafka)},
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -57,7 +80,7 @@ class Installation:
     @contextmanager
     def run(self, run_id: str) -> Iterator[tuple[Workspace, Run, Settings]]:
         """Give a run to read from; starts Spark only where the workspace is reached through it."""
-        from reconcile.cli.jobs import run_of
+        from reconcile.pipeline.jobs import run_of
 
         settings = self.settings()
         with run_of(run_id, settings) as (place, run):

@@ -55,7 +55,7 @@ def _sent(message: Mapping[str, Any]) -> None:
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    from reconcile.references import from_airflow
+    from reconcile.settings.references import from_airflow
 
     try:
         connection = Connection.get(CONNECTION)

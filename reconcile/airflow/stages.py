@@ -46,8 +46,8 @@ def told(asked: Asked) -> dict[str, Any]:
 
     Raises RefusedError if there is no such run, or it was not audited.
     """
-    from reconcile import pipeline
-    from reconcile.report.contracts import contract_of
+    from reconcile.pipeline import stages as pipeline
+    from reconcile.pipeline.contracts import contract_of
     from reconcile.report.expectations import exit_code_with, unmet
 
     with installation().run(asked.run_id) as (place, run, settings):

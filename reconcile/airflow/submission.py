@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import Installation
-from reconcile.references import Reference
-from reconcile.settings import Settings
+from reconcile.settings.references import Reference
+from reconcile.settings.settings import Settings
 
 APPLICATION = str(Path(__file__).parent / "submitted" / "run_stages.py")
 CLUSTER = "cluster"
@@ -54,7 +54,7 @@ def ids_file(ids: Sequence[str]) -> Iterator[Path | None]:
 
 def configuration(settings: Settings, master: str, name: str, deploy_mode: str | None) -> dict[str, str]:
     """Give what Spark is started with on a master; secrets are set later, inside of the JVM."""
-    from reconcile.spark import public_configuration
+    from reconcile.spark.session import public_configuration
 
     there = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
     found = {key: value for key, value in public_configuration(there, name).items() if key not in _GIVEN}

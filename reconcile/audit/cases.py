@@ -17,8 +17,7 @@ from reconcile.domain.key import encode
 from reconcile.domain.plan_rules import Terms, by_finding
 from reconcile.domain.sensitive import masked
 from reconcile.domain.version import parse
-from reconcile.gather import row_columns
-from reconcile.gather.history_columns import (
+from reconcile.gather.log.history_columns import (
     DELETES,
     EVENT_ID,
     ID,
@@ -30,6 +29,7 @@ from reconcile.gather.history_columns import (
     TYPE,
     VERSION,
 )
+from reconcile.gather.stores import row_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -17,7 +17,7 @@ from reconcile.audit.columns import (
 )
 from reconcile.domain.canonical import Kind
 from reconcile.domain.case import FieldRule
-from reconcile.gather import row_columns
+from reconcile.gather.stores import row_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reconcile.contract import Consumer, Topic
-from reconcile.contract_terms import TOMBSTONE
+from reconcile.contract.model import Consumer, Topic
+from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import mapping
 from reconcile.domain.canonical import CanonicalType
-from reconcile.gather import canonical_columns, json_objects
-from reconcile.gather.history_columns import (
+from reconcile.gather.log import json_objects
+from reconcile.gather.log.history_columns import (
     DELETES,
     EVENT_ID,
     ID,
@@ -26,6 +26,7 @@ from reconcile.gather.history_columns import (
     VALUE,
     VERSION,
 )
+from reconcile.gather.stores import canonical_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import ROUTING, with_routing
 from reconcile.domain.case import Routing
-from reconcile.gather.history_columns import (
+from reconcile.gather.evidence.ledger import as_spelled
+from reconcile.gather.log.history_columns import (
     EVENT_ID,
     ID,
     KEY,
@@ -21,8 +22,7 @@ from reconcile.gather.history_columns import (
     TYPE,
     VERSION,
 )
-from reconcile.gather.ledger import as_spelled
-from reconcile.gather.offset_columns import by_partition
+from reconcile.gather.log.offset_columns import by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

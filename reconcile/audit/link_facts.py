@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from reconcile.contract import Consumer, Contract
+from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.case import FieldRule, Link, Place
-from reconcile.gather.fence import ConsumerFence, Fence
-from reconcile.gather.history_columns import EVENT_ID, TIMESTAMP
-from reconcile.gather.history_index import Index
-from reconcile.gather.ledger import as_spelled
+from reconcile.gather.evidence.ledger import as_spelled
+from reconcile.gather.fence.fence import ConsumerFence, Fence
+from reconcile.gather.log.history_columns import EVENT_ID, TIMESTAMP
+from reconcile.gather.log.history_index import Index
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from reconcile.domain.case import Routing
 from reconcile.domain.partitioner import Explanation, Partitioner, explain, partition_of
 
 if TYPE_CHECKING:
-    from reconcile.gather.history_index import Growth
+    from reconcile.gather.log.history_index import Growth
 
 Shares = Mapping[Partitioner, float]
 """The part of the samples that each partitioner explains."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from reconcile.audit.partitioning import Inference, Router, infer
 from reconcile.domain.case import Routing
 from reconcile.domain.partitioner import Partitioner, murmur2_many, partition_of
-from reconcile.gather.history_columns import KEY, OFFSET, PARTITION
+from reconcile.gather.log.history_columns import KEY, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
 
-    from reconcile.contract import Topic
-    from reconcile.gather.history_index import Growth, Index, Range
+    from reconcile.contract.model import Topic
+    from reconcile.gather.log.history_index import Growth, Index, Range
 
 ROUTING = "routing"
 """Whether a record stands where its key belongs: a value of `Routing`."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reconcile.audit.topology_log import LogFacts
-from reconcile.contract import Consumer, Contract
-from reconcile.gather.cluster_layout import TopicLayout
-from reconcile.gather.fence import ConsumerFence, Fence
+from reconcile.contract.model import Consumer, Contract
+from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.topology_facts import ClusterFacts
+from reconcile.kafka.layout import TopicLayout
 
 
 class Severity(StrEnum):

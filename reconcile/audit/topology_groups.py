@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconcile.audit.topology_check import Check, Facts, Rule, counted, listed
-from reconcile.contract import Consumer
-from reconcile.gather.cluster import GroupState
-from reconcile.gather.fence import ConsumerFence
-from reconcile.gather.standing import PlaceState
+from reconcile.contract.model import Consumer
+from reconcile.gather.fence.fence import ConsumerFence
+from reconcile.gather.fence.group_position import PlaceState
 from reconcile.gather.topology_facts import own_topics
+from reconcile.kafka.cluster import GroupState
 
 _OFFSETS = Rule(
     "T-D1",

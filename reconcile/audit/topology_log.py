@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from reconcile.audit.partitioning import Inference, Router
 from reconcile.audit.routing import ROUTED_BY, ROUTING, infer_from_log, with_routing
 from reconcile.domain.case import Routing
-from reconcile.gather.history_columns import (
+from reconcile.gather.log.history_columns import (
     DELETES,
     ID,
     KEY,
@@ -27,8 +27,8 @@ from reconcile.gather.history_columns import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from reconcile.contract import Topic
-    from reconcile.gather.history_index import Growth, Index
+    from reconcile.contract.model import Topic
+    from reconcile.gather.log.history_index import Growth, Index
 
 MOST_TYPES = 100
 """So many types of events are looked at, the most frequent first."""

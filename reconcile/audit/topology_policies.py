@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconcile.audit.topology_check import Check, Facts, Rule, listed
-from reconcile.contract import Consumer, FailureTopic
+from reconcile.contract.model import Consumer, FailureTopic
 
 _DECLARED = Rule(
     "T-A7",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from reconcile import durations
 from reconcile.audit.topology_check import Check, Facts, Rule, Severity, counted, listed
-from reconcile.contract import Consumer, FailureTopic
-from reconcile.contract_terms import TOMBSTONE
-from reconcile.gather.cluster_layout import TopicLayout
+from reconcile.config import durations
+from reconcile.contract.model import Consumer, FailureTopic
+from reconcile.contract.terms import TOMBSTONE
+from reconcile.kafka.layout import TopicLayout
 
 SHORTEST = timedelta(days=7)
 """A log that is kept shorter than a group's offsets are cannot bring back a group that was away."""

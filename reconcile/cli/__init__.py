@@ -25,6 +25,7 @@ from reconcile.cli.run import audit, gather, run
 from reconcile.cli.trace import trace
 from reconcile.cli.web import web
 from reconcile.errors import ReconcileError
+from reconcile.pipeline.logs import log_to_stderr
 
 COULD_NOT_TELL = 2
 INTERRUPTED = 130
@@ -49,6 +50,7 @@ cli.add_command(airflow)
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    log_to_stderr()
     try:
         code = cli.main(standalone_mode=False)
     except ReconcileError as error:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconcile.cli.jobs import say
 from reconcile.cli.lab import DEFAULT_FOLDER
+from reconcile.cli.output import say
 from reconcile.errors import RefusedError
 
 if TYPE_CHECKING:
-    from reconcile.airflow.standalone import Standalone
+    from reconcile.lab.airflow.standalone import Standalone
 
 _PORT = 18080
 _HOME = Path(".airflow")
@@ -45,11 +45,12 @@ def up(home: Path, folder: Path, port: int, master: str) -> None:
 
     The run waits for an approval: Airflow's UI asks for it.
     """
-    from reconcile.airflow import lab_airflow
+    from reconcile.airflow.installation import wiring
+    from reconcile.lab.airflow import world as lab_airflow
     from reconcile.lab.folder import Lab
 
     made = _standalone(home, port)
-    night = lab_airflow.up(Lab(folder), made, say, master)
+    night = lab_airflow.up(Lab(folder), made, wiring, say, master)
     say(f"the run {night} of nightly has begun; `reconcile airflow down` ends Airflow")
     say(f"user admin, password in {home / 'passwords.json'}")
     click.echo(f"{made.url}/dags/nightly")
@@ -59,7 +60,7 @@ def up(home: Path, folder: Path, port: int, master: str) -> None:
 @_home
 def down(home: Path) -> None:
     """End Airflow, the services that were started with it, and the lab if it was: its data stay."""
-    from reconcile.airflow import lab_airflow
+    from reconcile.lab.airflow import world as lab_airflow
 
     lab_airflow.down(_standalone(home, _PORT))
     say("down")
@@ -72,6 +73,6 @@ def _standalone(home: Path, port: int) -> Standalone:
     except ModuleNotFoundError as error:
         raise RefusedError(f"Airflow on the lab needs {error.name}: pip install 'reconcile[airflow,lab]'") from None
 
-    from reconcile.airflow.standalone import Standalone
+    from reconcile.lab.airflow.standalone import Standalone
 
     return Standalone(home, port)

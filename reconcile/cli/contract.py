@@ -10,9 +10,9 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
-from reconcile.contract import Contract, json_schema, load_contract
+from reconcile.contract.model import Contract, json_schema, load_contract
 from reconcile.errors import InvalidFileError, Problem
-from reconcile.settings import Settings, UnknownConnectionError, load_settings
+from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
 
 COULD_NOT_TELL = 2
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconcile.cli.jobs import say
+from reconcile.cli.output import say
 from reconcile.cli.tables import console, show_summary, table
 
 if TYPE_CHECKING:
-    from reconcile.job import Job
     from reconcile.lab.folder import Lab
+    from reconcile.pipeline.job import Job
 
 CONTRACTS = ("user-account", "user-balance", "user-activity")
 
@@ -50,9 +50,9 @@ def demo(keep: bool) -> None:
 
 def _audit(lab: Lab) -> bool:
     """Audit every contract, tell the story of the first fault, repair; tell whether anything is left unexpectedly."""
-    from reconcile import pipeline
     from reconcile.lab import truth
-    from reconcile.report import stored
+    from reconcile.pipeline import stages as pipeline
+    from reconcile.pipeline import stored
 
     planted = truth.read(lab.truth)
     findings: list[dict[str, Any]] = []
@@ -72,11 +72,11 @@ def _repaired(lab: Lab, job: Job) -> bool:
     """Plan, emit, let the services consume, verify; look once more, and tell whether only what was told is left."""
     from dataclasses import replace
 
-    from reconcile import pipeline
     from reconcile.cli.repair import show_plan, show_verified
     from reconcile.domain.correction import Action
     from reconcile.lab.demo import consume
-    from reconcile.report import stored
+    from reconcile.pipeline import stages as pipeline
+    from reconcile.pipeline import stored
 
     made = pipeline.plan(job)
     show_plan(made, limit=8)
@@ -101,21 +101,21 @@ def _repaired(lab: Lab, job: Job) -> bool:
 
 @contextmanager
 def _jobs(lab: Lab) -> Iterator[list[Job]]:
-    from reconcile.contract import load_contract
+    from reconcile.contract.model import load_contract
     from reconcile.files import committed
-    from reconcile.job import Job
     from reconcile.lab import world
     from reconcile.lab.demo import RUNS
-    from reconcile.settings import load_settings
-    from reconcile.spark import session
-    from reconcile.workspace import Workspace
+    from reconcile.pipeline.job import Job
+    from reconcile.settings.settings import load_settings
+    from reconcile.spark.session import session
+    from reconcile.workspace.workspace import Workspace
 
     settings = load_settings(world.settings_file(lab), str(RUNS))
     with session(settings, "reconcile demo") as spark:
         place = Workspace(settings.workspace, spark)
         files = [committed("contracts", f"{name}.yaml") for name in CONTRACTS]
         yield [
-            Job(load_contract(file), file, settings, place, place.run(f"demo-{name}"), say=say, spark_session=spark)
+            Job(load_contract(file), file, settings, place, place.run(f"demo-{name}"), spark_session=spark)
             for name, file in zip(CONTRACTS, files, strict=True)
         ]
 
@@ -138,8 +138,8 @@ def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]
 
 def _tell(job: Job, aggregate_id: str) -> None:
     from reconcile.cli.explain import show
-    from reconcile.report.result import hiding_of
-    from reconcile.report.stories import stories
+    from reconcile.pipeline.result import hiding_of
+    from reconcile.pipeline.stories import stories
 
     for each in stories(job.run, hiding_of(job.run, job.contract), aggregate_id):
         show(each)

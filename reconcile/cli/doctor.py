@@ -16,12 +16,12 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
-from reconcile.contract import Contract, load_contract
-from reconcile.settings import Settings, load_settings
+from reconcile.contract.model import Contract, load_contract
+from reconcile.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from reconcile.audit.topology import Check, Facts
-    from reconcile.gather.fence import Fence
+    from reconcile.gather.fence.fence import Fence
 
 _WIDE = 80
 _LABEL = 9
@@ -60,15 +60,16 @@ def doctor(context: click.Context, contract: Path, config: Path | None, workspac
 def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.audit.topology import Facts
     from reconcile.audit.topology_log import log_facts
-    from reconcile.connections import Cluster as ClusterConnection
-    from reconcile.connections import Registry
-    from reconcile.gather.avro import avro_schema
-    from reconcile.gather.cluster import Cluster
-    from reconcile.gather.history import extend
-    from reconcile.gather.opening import open_fence
+    from reconcile.gather.fence.opening import open_fence
+    from reconcile.gather.log.avro import avro_schema
+    from reconcile.gather.log.history import extend
+    from reconcile.gather.log.history_store import HistoryStore
     from reconcile.gather.topology_facts import cluster_facts
-    from reconcile.spark import session
-    from reconcile.workspace import Workspace
+    from reconcile.kafka.cluster import Cluster
+    from reconcile.settings.connections import Cluster as ClusterConnection
+    from reconcile.settings.connections import Registry
+    from reconcile.spark.session import session
+    from reconcile.workspace.workspace import Workspace
 
     _say("looking at stores, topic and groups")
     with open_fence(contract, file, settings, timeout=timedelta(0)) as opened:
@@ -86,7 +87,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     _say("starting Spark")
     with session(settings, f"reconcile doctor {contract.aggregate}") as spark:
         _say("reading the log")
-        store = Workspace(settings.workspace, spark).histories
+        store = HistoryStore.of(Workspace(settings.workspace, spark))
         history = extend(spark, topic, connection, until, store, avro=avro)
         log = log_facts(history.records(spark), history.index, topic)
     return Facts(contract, fence, found, log)

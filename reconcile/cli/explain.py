@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from reconcile.cli import options
-from reconcile.cli.jobs import run_of, say
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.cli.tables import console, table
+from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
+from reconcile.pipeline.jobs import run_of
 from reconcile.report.story import Moment, Shown, Story
-from reconcile.settings import load_settings
-from reconcile.yamlfile import quoted
+from reconcile.settings.settings import load_settings
 
 
 @click.command()
@@ -35,9 +35,9 @@ def explain(
     as_json: bool,
 ) -> None:
     """Tell what happened to the aggregate ID, as the run RUN_ID saw it: its events, and what became of them."""
-    from reconcile.report.contracts import contract_of
-    from reconcile.report.result import hiding_of
-    from reconcile.report.stories import stories
+    from reconcile.pipeline.contracts import contract_of
+    from reconcile.pipeline.result import hiding_of
+    from reconcile.pipeline.stories import stories
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
         concealed = hiding_of(run, contract_of(run))

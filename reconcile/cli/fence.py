@@ -14,14 +14,14 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
-from reconcile.contract import load_contract
-from reconcile.settings import load_settings
+from reconcile.contract.model import load_contract
+from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from reconcile.gather.fence import Fence
-    from reconcile.gather.settling import Progress
+    from reconcile.gather.fence.fence import Fence
+    from reconcile.gather.fence.settling import Progress
 
 COULD_NOT_TELL = 2
 _WIDE = 140
@@ -50,7 +50,7 @@ def fence(
     """
     agreed = load_contract(contract)
     settings = load_settings(config, workspace)
-    from reconcile.gather.opening import open_fence
+    from reconcile.gather.fence.opening import open_fence
 
     timeout = None if settle else timedelta(0)
     with _waiting(settle) as progress, open_fence(agreed, contract, settings, consumers, timeout, progress) as opened:
@@ -66,7 +66,7 @@ def fence(
 
 
 def _data(found: Fence, contract: Path) -> dict[str, Any]:
-    from reconcile.gather.fence import to_json
+    from reconcile.gather.fence.fence import to_json
 
     data = json.loads(to_json(found))
     told = {"contract": str(contract), "digest": data.pop("contract"), "complete": found.complete, **data}

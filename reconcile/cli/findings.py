@@ -13,15 +13,15 @@ from typing import Any
 import click
 
 from reconcile.cli import options
-from reconcile.cli.jobs import run_of, workspace_of
 from reconcile.cli.output import print_json
 from reconcile.cli.tables import console, table
+from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
 from reconcile.errors import RefusedError
+from reconcile.pipeline.jobs import run_of, workspace_of
+from reconcile.pipeline.overview import newest
 from reconcile.report.csv import csv_of
-from reconcile.report.overview import newest
-from reconcile.settings import load_settings
-from reconcile.validation import not_among
+from reconcile.settings.settings import load_settings
 
 
 @click.command()
@@ -51,7 +51,7 @@ def findings(
     as_json: bool,
 ) -> None:
     """List what the run RUN_ID found."""
-    from reconcile.report import stored
+    from reconcile.pipeline import stored
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
         links = [_link(run.json("summary"), name) for name in consumers]

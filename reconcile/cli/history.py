@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
-from reconcile.cli.jobs import say, workspace_of
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.cli.tables import console, table
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
+from reconcile.pipeline.jobs import workspace_of
 from reconcile.report.model import Trend
-from reconcile.settings import load_settings
+from reconcile.settings.settings import load_settings
 
 _NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
 
@@ -33,8 +33,8 @@ def history(
     """Show how many aggregates of each copy of CONTRACT had drifted, run by run."""
     agreed = load_contract(contract)
     settings = load_settings(config, workspace)
+    from reconcile.pipeline.trend import trends
     from reconcile.report.html import history_html
-    from reconcile.report.trend import trends
 
     with workspace_of(settings) as place:
         told, notes = trends(place, settings, agreed.aggregate)
@@ -52,7 +52,7 @@ def history(
 
 
 def _show(trend: Trend, limit: int) -> None:
-    from reconcile.report.trend import sparkline
+    from reconcile.pipeline.trend import sparkline
 
     points = trend.points[-limit:]
     out = console()

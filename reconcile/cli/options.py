@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from reconcile.settings import DEFAULT_FILE, FILE_VARIABLE
+from reconcile.settings.settings import DEFAULT_FILE, FILE_VARIABLE
 
 
 def config(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,11 @@ def visible(text: str, *, lines: bool = True) -> str:
     return _DRIVING.sub(lambda match: _escaped(match.group(), lines), text)
 
 
+def say(message: str) -> None:
+    """Print words for people on stderr, apart from the data."""
+    click.echo(visible(message), err=True)
+
+
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, as UTF-8 whatever the terminal's encoding."""
     text = json.dumps({"schema_version": SCHEMA_VERSION, **data}, ensure_ascii=False, allow_nan=False)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from reconcile import pipeline
 from reconcile.cli import options
-from reconcile.cli.jobs import job_of, say
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.jobs import job_of
 
 FAILED = 1
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconcile import pipeline
 from reconcile.cli import options
-from reconcile.cli.jobs import job_of, say
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.cli.tables import console, table
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.jobs import job_of
 
 if TYPE_CHECKING:
     from reconcile.domain.correction import Item
     from reconcile.domain.plan import Plan
-    from reconcile.job import Job
+    from reconcile.pipeline.job import Job
 
 REFUSED = 2
 NOT_APPLIED = 1
@@ -126,8 +126,8 @@ def verify(
 
 def emitted(job: Job, yes: bool) -> dict[str, Any] | None:
     """Apply a run's plan with somebody's yes; give what was emitted, or None if the answer was no."""
-    from reconcile.repair.stage_apply import require_applicable
-    from reconcile.repair.stage_plan import planned
+    from reconcile.pipeline.apply import require_applicable
+    from reconcile.pipeline.plan import planned
 
     made = planned(job.run)
     require_applicable(job, made)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconcile import pipeline
 from reconcile.cli import options
-from reconcile.cli.jobs import run_of, say
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.cli.tables import console, show_quality, table
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.jobs import run_of
 from reconcile.report.model import Level, Report
-from reconcile.settings import load_settings
+from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
-    from reconcile.job import Job
+    from reconcile.pipeline.job import Job
 
 _WORST = 10
 
@@ -55,9 +55,9 @@ def report(
     if output is not None and form is None:
         raise click.UsageError("--output needs --format")
     settings = load_settings(config, workspace)
-    from reconcile.report import stage
-    from reconcile.report.contracts import contract_of
-    from reconcile.report.result import report_of, to_data
+    from reconcile.pipeline import report as stage
+    from reconcile.pipeline.contracts import contract_of
+    from reconcile.pipeline.result import report_of, to_data
 
     with run_of(run_id, settings) as (place, run):
         agreed = load_contract(contract) if contract is not None else contract_of(run)
@@ -92,7 +92,7 @@ class Written:
 
 def write_report(job: Job) -> Written:
     """Write the report of a job's run. What goes wrong is given, and not raised: the result is to be told first."""
-    from reconcile.report.stage import HTML
+    from reconcile.pipeline.report import HTML
 
     try:
         pipeline.report(job.run, job.workspace, job.settings, job.contract)
@@ -103,8 +103,8 @@ def write_report(job: Job) -> Written:
 
 def show(told: Report) -> None:
     """Print a report on the terminal."""
+    from reconcile.pipeline.trend import sparkline
     from reconcile.report.flow import hop_name
-    from reconcile.report.trend import sparkline
 
     out = console()
     out.print(told.verdict)

@@ -10,18 +10,18 @@ import click
 from click.core import ParameterSource
 
 from reconcile.cli import options
-from reconcile.cli.jobs import ids_of, say
-from reconcile.cli.output import print_json
-from reconcile.connections import Cluster
-from reconcile.contract import load_contract
+from reconcile.cli.output import print_json, say
+from reconcile.contract.model import load_contract
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.settings import load_settings
+from reconcile.pipeline.jobs import ids_of
+from reconcile.settings.connections import Cluster
+from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from reconcile.airflow.wakeup import Wanted
-    from reconcile.settings import Settings
+    from reconcile.pipeline.requests import Wanted
+    from reconcile.settings.settings import Settings
 
 
 @click.command()
@@ -50,8 +50,8 @@ def request(
     as_json: bool,
 ) -> None:
     """Ask Airflow to run CONTRACT: the request is kept in the control store, and a record wakes Airflow up."""
-    from reconcile.airflow.wakeup import TOPIC, Wanted, given_back, keep, read
     from reconcile.control.store import open_control
+    from reconcile.pipeline.requests import TOPIC, Wanted, given_back, keep, read
 
     given = context.get_parameter_source("mode") is not ParameterSource.DEFAULT
     if again and (request_id is None or ids or ids_file or apply or given):
@@ -76,7 +76,7 @@ def request(
 
 def _sent(settings: Settings, cluster: str, wanted: Wanted) -> str | None:
     """Send the wake-up; give why it could not be sent."""
-    from reconcile.airflow.wakeup import send
+    from reconcile.pipeline.requests import send
 
     connection = settings.connection(cluster)
     if not isinstance(connection, Cluster):

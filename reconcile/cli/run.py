@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconcile import pipeline
 from reconcile.cli import options, repair
-from reconcile.cli.jobs import ids_of, job_of, new_job, say
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import ReconcileError, RefusedError
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.jobs import ids_of, job_of, new_job
 from reconcile.report.expectations import exit_code_with, quality_of, require_open, unmet
 
 if TYPE_CHECKING:
     from reconcile.gather.link_reader import AskedMode
-    from reconcile.job import Job
+    from reconcile.pipeline.job import Job
 
 _MODES = click.Choice(["auto", "digest", "full"])
 
@@ -72,7 +72,7 @@ def run(
         say(f"run {job.run.id}")
         checking = any(each.quality for each in job.links) if quality is None else quality
         if checking:
-            from reconcile.report.quality_stage import require_suites
+            from reconcile.pipeline.quality import require_suites
 
             require_suites(job)
         pipeline.gather(job)

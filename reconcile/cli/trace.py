@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
-from reconcile.cli.jobs import new_job
 from reconcile.cli.output import print_json
 from reconcile.cli.tables import console, table
 from reconcile.errors import RefusedError
+from reconcile.pipeline.jobs import new_job
 
 
 @click.command()
@@ -35,7 +35,7 @@ def trace(
     if (aggregate_id is None) == (correlation_id is None):
         raise RefusedError("give either an ID, or --correlation-id")
     with new_job(contract, config, workspace) as job:
-        from reconcile.gather.trace import trace as follow
+        from reconcile.pipeline.trace import trace as follow
 
         found = follow(job, aggregate_id, correlation_id, limit)
     if as_json:

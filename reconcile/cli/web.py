@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
-from reconcile.cli.jobs import say, workspace_of
+from reconcile.cli.output import say
 from reconcile.errors import RefusedError
-from reconcile.references import FORMS, reference
-from reconcile.settings import load_settings
+from reconcile.pipeline.jobs import workspace_of
+from reconcile.settings.references import FORMS, reference
+from reconcile.settings.settings import load_settings
 
 _LOOPBACK = "127.0.0.1"
 

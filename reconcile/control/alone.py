@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
@@ -13,6 +14,7 @@ from reconcile.control.errors import LeaseHeldError
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
 
+_LOG = logging.getLogger(__name__)
 _TTL = timedelta(seconds=60)
 _LOOK_AGAIN = 1.0
 
@@ -33,7 +35,6 @@ def alone(
     contract: str,
     run_id: str,
     patience: float = 0.0,
-    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[HeldLease]:
     """Hold a contract, waiting for another run of it, or for an attempt of ours that was killed.
 
@@ -50,7 +51,7 @@ def alone(
                 if time.monotonic() >= deadline:
                     raise
                 if not told:
-                    say(f"waiting: {error}")
+                    _LOG.info(f"waiting: {error}")
                     told = True
             time.sleep(_LOOK_AGAIN)
         yield held

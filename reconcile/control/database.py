@@ -36,9 +36,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from reconcile.connections import SqliteFile
 from reconcile.control.errors import told
-from reconcile.postgres_url import PostgresUrl
+from reconcile.settings.connections import SqliteFile
+from reconcile.settings.urls import PostgresUrl
 
 _POSTGRES = {
     "connect_timeout": "10",

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select, update
 from reconcile.control.database import Database, now
 from reconcile.control.errors import RunConflictError, UnknownRunError
 from reconcile.control.tables import drift, run
-from reconcile.manifest import Stage
+from reconcile.workspace.manifest import Stage
 
 _STAGES: tuple[Stage, ...] = get_args(Stage)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconcile.connections import SqliteFile
 from reconcile.control.corrections import Corrections
 from reconcile.control.database import Database, connect
 from reconcile.control.errors import ControlRefusedError
@@ -16,9 +15,10 @@ from reconcile.control.migration import migrate
 from reconcile.control.requests import Requests
 from reconcile.control.runs import Runs
 from reconcile.errors import RefusedError
-from reconcile.postgres_url import PostgresUrl
-from reconcile.settings import Settings
-from reconcile.workspace import needs_spark
+from reconcile.settings.connections import SqliteFile
+from reconcile.settings.settings import Settings
+from reconcile.settings.urls import PostgresUrl
+from reconcile.workspace.workspace import needs_spark
 
 FILE = "control.db"
 

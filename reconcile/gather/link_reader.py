@@ -9,31 +9,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from reconcile.connections import Store
-from reconcile.contract import Consumer, Contract, StashTable
-from reconcile.contract_terms import Rows
+from reconcile.contract.model import Consumer, Contract, StashTable
+from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import RefusedError
-from reconcile.gather import (
-    buckets,
-    canonical_columns,
-    digest,
-    ledger,
-    outbox,
-    sides,
-    spark_read_errors,
-    spark_store,
-    stash_table,
-)
-from reconcile.gather.buckets import Differing
-from reconcile.gather.digest import Choice, Mode, Side
-from reconcile.gather.link_rows import LinkRows, PostgresRows, SparkRows
-from reconcile.gather.opening import OpenFence
-from reconcile.gather.postgres_rows import PostgresStore
-from reconcile.gather.spark_store import SparkStore
-from reconcile.gather.store_session import StoreSession
-from reconcile.postgres_url import PostgresUrl
-from reconcile.settings import Settings
+from reconcile.gather import spark_read_errors
+from reconcile.gather.evidence import ledger, outbox, stash_table
+from reconcile.gather.fence.opening import OpenFence
+from reconcile.gather.stores import buckets, canonical_columns, digest, sides, spark_store
+from reconcile.gather.stores.buckets import Differing
+from reconcile.gather.stores.digest import Choice, Mode, Side
+from reconcile.gather.stores.link_rows import LinkRows, PostgresRows, SparkRows
+from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.store_session import StoreSession
+from reconcile.settings.connections import Store
+from reconcile.settings.settings import Settings
+from reconcile.settings.urls import PostgresUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +150,7 @@ class LinkReader:
 
     @property
     def _schema(self) -> str:
-        from reconcile.gather import row_columns
+        from reconcile.gather.stores import row_columns
 
         return row_columns.schema(len(self.consumer.fields))
 

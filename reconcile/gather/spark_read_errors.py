@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reconcile.errors import ReconcileError
-from reconcile.gather import store_errors
-from reconcile.gather.java_causes import root_cause
-from reconcile.gather.opening import OpenFence
-from reconcile.gather.store_errors import (
+from reconcile.gather.fence.opening import OpenFence
+from reconcile.gather.stores import store_errors
+from reconcile.gather.stores.store_errors import (
     SnapshotLostError,
     StatementTimeoutError,
     StoreReadError,
     StoreRefusedError,
     StoreUnreachableError,
 )
+from reconcile.spark.java_causes import root_cause
 
 _OURS = re.compile(r"reconcile\.gather\.store_errors\.(\w+Error): (.*)")
 _POSTGRES = re.compile(r"PSQLException: (?:ERROR|FATAL): (.*)")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from reconcile.contract import Consumer, Contract, RepairTopic
+from reconcile.contract.model import Consumer, Contract, RepairTopic
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.cluster import Cluster, Offsets
-from reconcile.gather.cluster_layout import TopicLayout
+from reconcile.kafka.cluster import Cluster, Offsets
+from reconcile.kafka.layout import TopicLayout
 
 Answer = TypeVar("Answer")
 

@@ -15,7 +15,7 @@ from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import Correction
 from reconcile.errors import ReconcileError, RefusedError
-from reconcile.gather.cluster_client import ClusterClient
+from reconcile.kafka.client import ClusterClient
 from reconcile.repair.batches import batches, last_offsets
 from reconcile.repair.outcome import Outcome, Placed, Withheld
 from reconcile.repair.tail import Tail, committed

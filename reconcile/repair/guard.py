@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reconcile.contract import Topic
+from reconcile.contract.model import Topic
 from reconcile.domain.correction import RUN_ID, Action, Correction, Item, key_digest
 from reconcile.domain.version import parse
 from reconcile.repair.json_values import MisfitError

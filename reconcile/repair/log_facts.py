@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.partitioning import Inference, Router
 from reconcile.domain.version import parse
-from reconcile.gather.history_columns import (
+from reconcile.gather.log.history_columns import (
     DELETES,
     ID,
     KEY,

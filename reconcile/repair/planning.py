@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconcile.audit.partitioning import Inference, Router
-from reconcile.contract import Consumer, Contract
-from reconcile.contract_terms import TOMBSTONE
+from reconcile.contract.model import Consumer, Contract
+from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import key as keys
 from reconcile.domain import mapping, plan_rules
 from reconcile.domain.cause import Cause

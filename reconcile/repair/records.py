@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconcile.contract import Contract, Topic
-from reconcile.contract_terms import TOMBSTONE
+from reconcile.contract.model import Contract, Topic
+from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import correction as words
 from reconcile.domain import mapping
 from reconcile.domain.correction import Action, Correction, Item

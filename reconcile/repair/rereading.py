@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from reconcile.audit import compare, events
 from reconcile.audit.link_facts import field_rules
 from reconcile.domain.correction import Correction
-from reconcile.gather import row_columns
-from reconcile.gather.avro import AvroSchema
-from reconcile.gather.history_columns import DELETES, ID, READABLE, VERSION
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.records import Derivation
+from reconcile.gather.log.avro import AvroSchema
+from reconcile.gather.log.history_columns import DELETES, ID, READABLE, VERSION
+from reconcile.gather.log.records import Derivation
+from reconcile.gather.stores import row_columns
 from reconcile.repair.records import versioned_deletion
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.cluster_client import ClusterClient
+from reconcile.kafka.client import ClusterClient
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reconcile.contract import Topic
+from reconcile.contract.model import Topic
 from reconcile.domain.key import rebuilds
 from reconcile.domain.version import is_whole
-from reconcile.gather.avro import AvroSchema
-from reconcile.gather.cluster_client import ClusterClient
+from reconcile.gather.log.avro import AvroSchema
+from reconcile.kafka.client import ClusterClient
 from reconcile.repair import json_values
 from reconcile.repair.json_values import Path, Types, path_of
 from reconcile.repair.tail import Tail

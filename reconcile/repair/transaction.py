@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from reconcile.domain.correction import Correction
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.gather import kafka_options
-from reconcile.gather.cluster_client import ClusterClient
+from reconcile.kafka import options as kafka_options
+from reconcile.kafka.client import ClusterClient
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException, Message

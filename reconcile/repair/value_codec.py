@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Literal
 
-from reconcile.gather.avro import AvroSchema
+from reconcile.gather.log.avro import AvroSchema
 from reconcile.repair import avro_values
 from reconcile.repair.json_values import MisfitError, dumps, loads
 

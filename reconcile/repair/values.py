@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2 import sql
 
-from reconcile.connections import Store
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
 from reconcile.domain.correction import content_digest
 from reconcile.domain.version import is_whole, parse
-from reconcile.gather import canonical_columns, digest, row_columns, spark_store, store_session
-from reconcile.gather.contract_sql import require_whole
-from reconcile.gather.digest import Side
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.link_rows import PostgresRows
-from reconcile.gather.spark_store import SparkStore
-from reconcile.gather.store_errors import StoreRefusedError, condition
-from reconcile.gather.store_session import StoreSession
+from reconcile.gather.stores import canonical_columns, digest, row_columns, spark_store, store_session
+from reconcile.gather.stores.contract_sql import require_whole
+from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.link_rows import PostgresRows
+from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.store_errors import StoreRefusedError, condition
+from reconcile.gather.stores.store_session import StoreSession
 from reconcile.repair.json_values import dumps, loads
+from reconcile.settings.connections import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

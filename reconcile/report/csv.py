@@ -6,14 +6,9 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconcile.domain.finding import time_text
-from reconcile.report import stored
-from reconcile.run import Run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = ("link", "aggregate_id", "difference", "status", "cause", "confidence", "hop", "fields", "since")
 
@@ -26,9 +21,8 @@ def csv_of(findings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     return _written([*(each[name] for name in COLUMNS[:-2]), _names(each), each["since"]] for each in findings)
 
 
-def csv_of_run(run: Run, spark: SparkSession | None = None) -> Iterator[str]:
-    """Give all findings of a run so."""
-    rows = stored.tuples(run, "findings", COLUMNS, spark)
+def csv_of_rows(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Render the columns COLUMNS of findings, as they are kept, as the text of a CSV file."""
     return _written([*row[:-2], " ".join(row[-2] or ()), _instant(row[-1])] for row in rows)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconcile.contract import Contract
+from reconcile.contract.model import Contract
 from reconcile.report.story import HIDDEN
 
 _HASHED = re.compile("sha256:[0-9a-f]{16}")

@@ -9,12 +9,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from reconcile.errors import ReconcileError, UnreachableError
-from reconcile.manifest import MissingArtifactError
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from reconcile.web.gate import Gate
 from reconcile.web.pages import Pages
 from reconcile.web.rendering import page_of
-from reconcile.workspace import InvalidRunIdError, UnknownRunError, Workspace
+from reconcile.workspace.manifest import MissingArtifactError
+from reconcile.workspace.workspace import InvalidRunIdError, UnknownRunError, Workspace
 
 
 def web_app(place: Workspace, settings: Settings, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:

@@ -11,19 +11,20 @@ from fastapi.responses import StreamingResponse
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop, Status
-from reconcile.report import html, stored
-from reconcile.report.contracts import contract_of
-from reconcile.report.csv import csv_of_run
-from reconcile.report.listing import FILTERS, page
-from reconcile.report.overview import newest
-from reconcile.report.repairs import PLAN, Repairs
-from reconcile.report.result import Showing, hiding_of
-from reconcile.report.trend import trends
-from reconcile.run import Run
-from reconcile.settings import Settings
+from reconcile.pipeline import stored
+from reconcile.pipeline.contracts import contract_of
+from reconcile.pipeline.listing import FILTERS, page
+from reconcile.pipeline.overview import newest
+from reconcile.pipeline.repairs import PLAN, Repairs
+from reconcile.pipeline.result import Showing, hiding_of
+from reconcile.pipeline.trend import trends
+from reconcile.report import html
+from reconcile.report.csv import COLUMNS, csv_of_rows
+from reconcile.settings.settings import Settings
 from reconcile.web.rendering import page_of
 from reconcile.web.reports import Reports
-from reconcile.workspace import MissingArtifactError, Workspace
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import MissingArtifactError, Workspace
 
 PER_PAGE = 50
 
@@ -145,7 +146,7 @@ class Pages:
         """Give all findings as CSV."""
         run = self._place.existing_run(run_id)
         run.manifest("findings")
-        pieces = csv_of_run(run, self._place.spark)
+        pieces = csv_of_rows(stored.tuples(run, "findings", COLUMNS, self._place.spark))
         return _file(pieces, "text/csv", f"{run_id}.csv")
 
     def static(self, name: str) -> Response:

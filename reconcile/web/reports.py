@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 
-from reconcile.report.contracts import contract_of
+from reconcile.pipeline.contracts import contract_of
+from reconcile.pipeline.result import SHOWN, report_of
 from reconcile.report.model import Report
-from reconcile.report.result import SHOWN, report_of
-from reconcile.settings import Settings
-from reconcile.workspace import Workspace
+from reconcile.settings.settings import Settings
+from reconcile.workspace.workspace import Workspace
 
 _KEPT = 16
 _Key = tuple[tuple[str, str], ...]

@@ -16,12 +16,13 @@ from urllib.request import Request, urlopen
 
 import yaml
 
-from reconcile.airflow import lab_airflow
-from reconcile.airflow.standalone import Standalone, lab_wiring
-from reconcile.airflow.wakeup import TOPIC
+from reconcile.airflow.installation import wiring
 from reconcile.files import committed
 from reconcile.lab import faults, process, world
+from reconcile.lab.airflow import world as lab_airflow
+from reconcile.lab.airflow.standalone import Standalone
 from reconcile.lab.folder import READER, Lab
+from reconcile.pipeline.requests import TOPIC
 from tests.browsers import chromium
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
@@ -58,7 +59,7 @@ class DrivenAirflow:
         """Provide the database, with Spark on a master."""
         config = self.airflow.home / "reconcile.yaml"
         contracts = self.airflow.home / "contracts"
-        wanted = lab_wiring(config, self.runs, contracts, self.lab.bootstrap, master)
+        wanted = wiring(config, self.runs, contracts, self.lab.bootstrap, master)
         wanted["connections"]["user_db"] = {
             "conn_type": "postgres",
             "host": "127.0.0.1",

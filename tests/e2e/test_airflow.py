@@ -15,13 +15,13 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 
-from reconcile.airflow import lab_airflow
-from reconcile.airflow.lab_airflow import awaited
-from reconcile.airflow.spark_cluster import cluster
-from reconcile.airflow.wakeup import Wanted
 from reconcile.control.store import open_control
 from reconcile.lab import process
-from reconcile.settings import load_settings
+from reconcile.lab.airflow import world as lab_airflow
+from reconcile.lab.airflow.spark_cluster import cluster
+from reconcile.lab.airflow.world import awaited
+from reconcile.pipeline.requests import Wanted
+from reconcile.settings.settings import load_settings
 from tests.e2e.airflows import CONTRACT, DrivenAirflow, driven_airflow
 
 pytest.importorskip("airflow.sdk", reason="Airflow is not installed")

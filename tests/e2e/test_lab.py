@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from reconcile.lab.folder import DATABASES, Lab
 from reconcile.lab.process import wait_until
-from reconcile.settings import load_settings
+from reconcile.settings.settings import load_settings
 from tests.e2e.labs import DrivenLab, begun, wiped
 from tests.ports import ports_of
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconcile.lab.world import SPARK_OF_SMALL_WORLDS
-from reconcile.settings import Settings, Spark
-from reconcile.spark import session
+from reconcile.settings.settings import Settings, Spark
+from reconcile.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from reconcile.control.store import open_control
 from reconcile.domain.correction import Correction
 from reconcile.repair.emission import emit
 from reconcile.repair.transaction import Transactions
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.integration.emission_world import LINK, leased, newer
 
 _TTL = timedelta(minutes=5)

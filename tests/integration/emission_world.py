@@ -31,7 +31,7 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.offsets import admin_client
 from reconcile.repair.emission import emit
 from reconcile.repair.outcome import Outcome
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.ports import ports_of
 
 if TYPE_CHECKING:

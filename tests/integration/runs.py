@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconcile import pipeline
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.files import committed
 from reconcile.gather.link_reader import AskedMode
-from reconcile.job import Job
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
-from reconcile.report import stored
-from reconcile.settings import load_settings
-from reconcile.workspace import Workspace
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline import stored
+from reconcile.pipeline.job import Job
+from reconcile.settings.settings import load_settings
+from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

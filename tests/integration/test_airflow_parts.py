@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reconcile.airflow import lab_airflow
-from reconcile.airflow.standalone import Standalone
+from reconcile.airflow.installation import wiring
 from reconcile.cli import cli
 from reconcile.errors import UnreachableError
 from reconcile.lab import process, world
+from reconcile.lab.airflow import world as lab_airflow
+from reconcile.lab.airflow.standalone import Standalone
 from reconcile.lab.folder import Lab
 from tests.ports import ports_of
 
@@ -93,7 +94,7 @@ def test_what_does_not_start_is_taken_down(lab: Lab, tmp_path: Path, monkeypatch
     monkeypatch.setattr(lab_airflow, "AGGREGATES", 100)
     monkeypatch.setattr(Standalone, "provide", provide)
     with pytest.raises(UnreachableError, match="it does not answer"):
-        lab_airflow.up(lab, airflow, lambda _: None)
+        lab_airflow.up(lab, airflow, wiring, lambda _: None)
     assert ([], False) == (airflow.processes(), world.status(lab)["running"])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.errors import SecretError
-from reconcile.references import Reference
+from reconcile.settings.references import Reference
 
 pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
 
@@ -44,7 +44,8 @@ def test_a_connection_is_found_outside_of_a_task(
 def test_what_airflow_logs_stays_off_stdout(tmp_path: Path) -> None:
     """Stdout is for data, and Airflow warns of secrets too short to be masked."""
     program = (
-        "from reconcile.references import Reference as R; print(R('airflow', 'my', 'x').resolve().get_secret_value())"
+        "from reconcile.settings.references import Reference as R; "
+        "print(R('airflow', 'my', 'x').resolve().get_secret_value())"
     )
     environ = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW_CONN_MY": '{"conn_type": "x", "password": "abc"}'}
     result = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)

@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.errors import RefusedError
-from reconcile.gather import buckets, canonical_columns, digest, store_session
-from reconcile.gather.buckets import Differing
-from reconcile.gather.digest import Mode, Reading, Side
-from reconcile.gather.postgres_rows import PostgresStore, ids_are_unique
+from reconcile.gather.stores import buckets, canonical_columns, digest, store_session
+from reconcile.gather.stores.buckets import Differing
+from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.postgres_rows import PostgresStore, ids_are_unique
 from reconcile.lab.folder import Lab
-from reconcile.postgres_url import parse
+from reconcile.settings.urls import parse
 from tests.integration.worlds import postgres_alone
 from tests.ports import ports_of
 

@@ -10,11 +10,11 @@ import pytest
 
 from reconcile.audit.cases import MOST_EVENTS, Readings, joined, newest
 from reconcile.audit.link_facts import Reach, ledger_reach
-from reconcile.contract import Ledger
+from reconcile.contract.model import Ledger
 from reconcile.domain.event import spelled
-from reconcile.gather import ledger
-from reconcile.gather.parked import SCHEMA as PARKED
-from reconcile.gather.spark_store import SparkStore
+from reconcile.gather.evidence import ledger
+from reconcile.gather.evidence.parked import SCHEMA as PARKED
+from reconcile.gather.stores.spark_store import SparkStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

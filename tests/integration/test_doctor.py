@@ -19,12 +19,12 @@ from reconcile.audit.partitioning import Former, Router
 from reconcile.audit.routing import infer_from_log, with_routing
 from reconcile.audit.topology_log import LogFacts, log_facts
 from reconcile.cli import cli
-from reconcile.contract import Topic, load_contract
+from reconcile.contract.model import Topic, load_contract
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.files import committed
-from reconcile.gather.cluster import Cluster
-from reconcile.gather.history_index import Growth, Held, Index, Segment
+from reconcile.gather.log.history_index import Growth, Held, Index, Segment
 from reconcile.gather.topology_facts import ClusterFacts, cluster_facts
+from reconcile.kafka.cluster import Cluster
 from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets

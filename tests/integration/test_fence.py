@@ -22,21 +22,21 @@ import yaml
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.errors import ReconcileError
 from reconcile.files import committed
-from reconcile.gather.cluster import Cluster, GroupState, TopicMissingError
-from reconcile.gather.cluster_client import ClusterRefusedError, ClusterUnreachableError
-from reconcile.gather.fence import ConsumerFence, Fence, from_json, to_json
-from reconcile.gather.opening import OpenFence, open_fence
-from reconcile.gather.store_errors import (
+from reconcile.gather.fence.fence import ConsumerFence, Fence, from_json, to_json
+from reconcile.gather.fence.opening import OpenFence, open_fence
+from reconcile.gather.stores.store_errors import (
     ContractMismatchError,
     SnapshotLostError,
     StatementTimeoutError,
     StoreRefusedError,
     StoreUnreachableError,
 )
-from reconcile.gather.store_session import connect
+from reconcile.gather.stores.store_session import connect
+from reconcile.kafka.client import ClusterRefusedError, ClusterUnreachableError
+from reconcile.kafka.cluster import Cluster, GroupState, TopicMissingError
 from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
@@ -47,8 +47,8 @@ from reconcile.lab.services.database import connected
 from reconcile.lab.services.relay import Relay, producer
 from reconcile.lab.services.user import UserService
 from reconcile.lab.traffic import Traffic, traffic
-from reconcile.postgres_url import PostgresUrl, parse
-from reconcile.settings import load_settings
+from reconcile.settings.settings import load_settings
+from reconcile.settings.urls import PostgresUrl, parse
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 

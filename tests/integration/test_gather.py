@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from reconcile import pipeline
-from reconcile.connections import JdbcUrl
 from reconcile.files import committed
-from reconcile.gather import postgres_rows, stage
-from reconcile.gather.cluster_client import ClusterRefusedError
-from reconcile.gather.digest import Side
+from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.opening import open_fence
-from reconcile.gather.spark_store import SparkStore
-from reconcile.gather.store_errors import SnapshotLostError
-from reconcile.job import Job
+from reconcile.gather.stores import postgres_rows
+from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.store_errors import SnapshotLostError
+from reconcile.kafka.client import ClusterRefusedError
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
 from reconcile.lab.services.database import connect
-from reconcile.manifest import ChangedInputsError
+from reconcile.pipeline import gather as stage
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.job import Job
+from reconcile.settings.connections import JdbcUrl
+from reconcile.workspace.manifest import ChangedInputsError
 from tests.integration.runs import Runs, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
@@ -358,7 +359,7 @@ def two_consumers(folder: Path) -> Path:
 
 def lab_jdbc(lab: Lab) -> tuple[str, dict[str, str]]:
     """Give login's database for Spark."""
-    from reconcile.postgres_url import parse
+    from reconcile.settings.urls import parse
 
     url, properties = parse(lab.url("login")).jdbc()
     return url, {**properties, "driver": "org.postgresql.Driver"}

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from reconcile.contract import Contract
+from reconcile.contract.model import Contract
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
 from reconcile.gather.link_reader import LinkReader
 from reconcile.repair.values import SourceRow, SourceValues
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,17 +14,18 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import infer_from_log
-from reconcile.connections import Cluster
-from reconcile.contract import Topic
+from reconcile.contract.model import Topic
 from reconcile.domain.key import encode
-from reconcile.gather.history import History, extend
-from reconcile.gather.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
+from reconcile.gather.log.history import History, extend
+from reconcile.gather.log.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
+from reconcile.gather.log.history_store import HistoryStore
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.process import wait_until
 from reconcile.lab.services import offsets
 from reconcile.repair.log_facts import unknown_home
-from reconcile.workspace import Workspace
+from reconcile.settings.connections import Cluster
+from reconcile.workspace.workspace import Workspace
 from tests.ports import ports_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Log:
         """Read its log."""
         connection = Cluster.model_validate({"bootstrap": self.bootstrap})
         ends = offsets.ends(offsets.admin_client(self.bootstrap), self.name)
-        return extend(self.spark, self.topic, connection, ends, Workspace(self._folder).histories)
+        return extend(self.spark, self.topic, connection, ends, HistoryStore.of(Workspace(self._folder)))
 
     def router(self) -> Router:
         """Infer where keys belong."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from reconcile.contract import Contract
+from reconcile.contract.model import Contract
 from reconcile.domain.correction import Action, Correction, Item
 from reconcile.gather.link_reader import LinkReader
 from reconcile.repair.records import Known, Records

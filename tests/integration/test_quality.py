@@ -12,16 +12,16 @@ import yaml
 from click.testing import CliRunner
 
 from reconcile.cli import cli
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.errors import InvalidFileError
 from reconcile.files import committed
-from reconcile.gather import row_columns
-from reconcile.job import Job
+from reconcile.gather.stores import row_columns
 from reconcile.lab import faults
+from reconcile.pipeline.job import Job
+from reconcile.pipeline.quality import require_suites
+from reconcile.quality.suites import check, load_suite, quality_context
 from reconcile.report.expectations import GateClosedError
-from reconcile.report.quality import check, load_suite, quality_context
-from reconcile.report.quality_stage import require_suites
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.integration.runs import Runs
 from tests.integration.worlds import seeded_world
 from tests.unit.report_runs import CONTRACT, contract_file, made_run
@@ -89,7 +89,7 @@ def test_an_id_that_stands_twice_is_counted(spark: SparkSession) -> None:
 
 def test_the_log_is_checked_for_its_order(spark: SparkSession) -> None:
     """C4: a version below one that stands before it in the partition."""
-    from reconcile.report import quality_frames
+    from reconcile.quality import frames as quality_frames
 
     records = spark.sql(
         "select * from values ('a', 0, 0L, '1'), ('a', 0, 1L, '3'), ('a', 0, 2L, '2'), ('b', 0, 3L, '1')"
@@ -112,7 +112,7 @@ def test_the_log_is_checked_for_its_order(spark: SparkSession) -> None:
 @pytest.mark.parametrize(("frequent", "success"), [(0.05, False), (0.2, True)])
 def test_a_frequent_cause_is_a_warning(spark: SparkSession, frequent: float, success: bool) -> None:
     """By its own rate, and not by that of all."""
-    from reconcile.report import quality_frames
+    from reconcile.quality import frames as quality_frames
 
     link = {"link": "a/b", "compared": 10, "drifted": 3, "by_cause": {"skipped": 2, "phantom": 1}, "settled": True}
     with quality_context() as context:
@@ -127,7 +127,7 @@ def test_a_frequent_cause_is_a_warning(spark: SparkSession, frequent: float, suc
 
 def test_numbers_are_numbers(spark: SparkSession) -> None:
     """So that a range can be asked for; other fields are text."""
-    from reconcile.report import quality_frames
+    from reconcile.quality import frames as quality_frames
 
     consumer = load_contract(committed("contracts", "user-account.yaml")).consumers[0]
     read = spark.createDataFrame([("a", "1", "10.5", "x", None)], row_columns.schema(3))

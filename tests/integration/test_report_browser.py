@@ -16,13 +16,13 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from reconcile import pipeline
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop
-from reconcile.settings import Settings
+from reconcile.pipeline import stages as pipeline
+from reconcile.settings.settings import Settings
 from reconcile.web.app import web_app
-from reconcile.workspace import Workspace
+from reconcile.workspace.workspace import Workspace
 from tests.browsers import chromium
 from tests.ports import ports_of
 from tests.unit.report_runs import AT, case, checked, contract_file, expected, finding, made_run

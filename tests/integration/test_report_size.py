@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.domain.cause import Cause
-from reconcile.report.result import MOMENTS, SHOWN
+from reconcile.pipeline.result import MOMENTS, SHOWN
 from tests.unit.report_runs import AT, case, contract_file, finding, made_run
 
 MANY = 100_000

@@ -16,15 +16,15 @@ import pytest
 from reconcile import files
 from reconcile.errors import RefusedError
 from reconcile.lab.process import wait_until
-from reconcile.settings import Settings, Spark
-from reconcile.spark import RULES, configuration, session
+from reconcile.settings.settings import Settings, Spark
+from reconcile.spark.session import RULES, configuration, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PRELUDE = """
-from reconcile.settings import Settings, Spark
-from reconcile.spark import session
+from reconcile.settings.settings import Settings, Spark
+from reconcile.spark.session import session
 """
 
 
@@ -187,7 +187,7 @@ def test_why_spark_does_not_start_is_told_once(code: str, environ: dict[str, str
     """In the error, and nowhere else."""
     done = python(
         f"""
-from reconcile.spark import SparkStartError
+from reconcile.spark.session import SparkStartError
 try:
     with session(Settings(spark={code}), "broken"):
         pass

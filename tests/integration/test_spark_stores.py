@@ -12,11 +12,11 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from pydantic import SecretStr
 
-from reconcile.connections import JdbcUrl
-from reconcile.contract import Outbox, StashTable
-from reconcile.gather import outbox, parked, stash_table
-from reconcile.gather.digest import Side
-from reconcile.gather.spark_store import SparkStore, columns
+from reconcile.contract.model import Outbox, StashTable
+from reconcile.gather.evidence import outbox, parked, stash_table
+from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.spark_store import SparkStore, columns
+from reconcile.settings.connections import JdbcUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

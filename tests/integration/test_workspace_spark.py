@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconcile.errors import RefusedError
-from reconcile.filesystem import FileSystem
-from reconcile.hadoop_filesystem import HadoopFileSystem
-from reconcile.workspace import DamagedArtifactError, Inputs, Run, Workspace
+from reconcile.workspace.filesystem import FileSystem
+from reconcile.workspace.hadoop_filesystem import HadoopFileSystem
+from reconcile.workspace.workspace import DamagedArtifactError, Inputs, Run, Workspace
 from tests.workspace_behaviour import RUN_ID, FileSystemBehaviour, WorkspaceBehaviour
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class TestObjectStoreWorkspace(TestHadoopWorkspace):
 
     @pytest.fixture(autouse=True)
     def _no_renames(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("reconcile.hadoop_filesystem._RENAMES_ATOMICALLY", set())
+        monkeypatch.setattr("reconcile.workspace.hadoop_filesystem._RENAMES_ATOMICALLY", set())
 
     def test_a_folder_without_manifest_is_not_published(self, run: Run, disk: Path) -> None:
         """It is what a killed publisher leaves, and the next one replaces it."""
@@ -76,7 +76,7 @@ class TestObjectStoreWorkspace(TestHadoopWorkspace):
 @pytest.fixture(params=["path", "uri", "object store"])
 def run(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
     if request.param == "object store":
-        monkeypatch.setattr("reconcile.hadoop_filesystem._RENAMES_ATOMICALLY", set())
+        monkeypatch.setattr("reconcile.workspace.hadoop_filesystem._RENAMES_ATOMICALLY", set())
     # Characters that Hadoop would take for a pattern, or for part of a URI.
     root = tmp_path / "a [b] {c,d} 50% #"
     return Workspace(root if request.param == "path" else f"file://{root}", spark).run(RUN_ID)
@@ -192,7 +192,8 @@ def test_parquet_is_not_json(run: Run, spark: SparkSession) -> None:
 
 WRITER = """
 import itertools, sys
-from reconcile.workspace import Inputs, Workspace
+from reconcile.workspace.manifest import Inputs
+from reconcile.workspace.workspace import Workspace
 run = Workspace(sys.argv[1]).run(sys.argv[2])
 print("ready", flush=True)
 for n in itertools.count():

@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from reconcile.artifact import Artifact, Written
-from reconcile.contract import Contract, load_contract
+from reconcile.contract.model import Contract, load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import (
     Confidence,
@@ -24,10 +23,11 @@ from reconcile.domain.finding import (
     Status,
     to_data,
 )
-from reconcile.filesystem import LocalFileSystem
-from reconcile.manifest import Inputs, Stage
-from reconcile.run import Run
-from reconcile.workspace import Workspace
+from reconcile.workspace.artifact import Artifact, Written
+from reconcile.workspace.filesystem import LocalFileSystem
+from reconcile.workspace.manifest import Inputs, Stage
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace
 
 LINK = "user-account/login"
 TOPIC = "user-account"

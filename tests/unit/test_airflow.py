@@ -27,18 +27,18 @@ from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import not_applied, review
 from reconcile.airflow.submission import arguments, configuration, ids_file, references
-from reconcile.airflow.wakeup import Wanted, read
-from reconcile.connections import Cluster
 from reconcile.control.alone import alone
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.gather.fence import Unread
-from reconcile.references import Reference
+from reconcile.gather.fence.fence import Unread
+from reconcile.pipeline.requests import Wanted, read
 from reconcile.report.expectations import unmet
-from reconcile.settings import Settings, Spark
-from reconcile.spark import SparkStartError
-from reconcile.workspace import Workspace
+from reconcile.settings.connections import Cluster
+from reconcile.settings.references import Reference
+from reconcile.settings.settings import Settings, Spark
+from reconcile.spark.session import SparkStartError
+from reconcile.workspace.workspace import Workspace
 
 FILE = Path("contracts/user-account.yaml")
 AT = datetime(2026, 11, 18, 1, 0, tzinfo=UTC)

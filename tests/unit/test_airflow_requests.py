@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reconcile.airflow import claims, wakeup
+from reconcile.airflow import claims
 from reconcile.airflow.installation import Installation
-from reconcile.airflow.wakeup import Wanted, read
 from reconcile.cli import cli
 from reconcile.control.errors import ControlRefusedError
 from reconcile.control.store import ControlStore, open_control
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.settings import Settings
-from reconcile.workspace import Workspace
+from reconcile.pipeline import requests as wakeup
+from reconcile.pipeline.requests import Wanted, read
+from reconcile.settings.settings import Settings
+from reconcile.workspace.workspace import Workspace
 
 POISON = b'{"id": "a\\u0000", "contract": "user-account"}'
 

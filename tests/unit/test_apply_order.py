@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from reconcile.contract import Contract
+from reconcile.contract.model import Contract
 from reconcile.control.correction_state import Correction, State
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
 from reconcile.domain.plan import LinkPlan
-from reconcile.job import Job
-from reconcile.repair import stage_apply
-from reconcile.repair.stage_apply import StaleGroupError
+from reconcile.pipeline import apply as stage_apply
+from reconcile.pipeline.apply import StaleGroupError
+from reconcile.pipeline.job import Job
 from tests.unit.test_plan import LOGIN, PLAN
 from tests.unit.test_plan_drafting import contract
 from tests.unit.test_plan_guard import emitted
@@ -56,7 +56,7 @@ def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:
     connection = type("Connection", (), {"resolve": lambda _: {}})()
     monkeypatch.setattr(stage_apply, "awaited", awaited)
     monkeypatch.setattr(stage_apply, "Cluster", Cluster)
-    monkeypatch.setattr("reconcile.gather.stage.cluster_connection", lambda _: connection)
+    monkeypatch.setattr("reconcile.pipeline.gather.cluster_connection", lambda _: connection)
     of: Contract = contract()
     login = of.consumers[0]
     of = of.model_copy(update={"consumers": (login.model_copy(update={"name": "search"}), login)})

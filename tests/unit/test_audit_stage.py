@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.audit.stage import audit
-from reconcile.contract import load_contract
-from reconcile.job import Job
-from reconcile.settings import Settings
-from reconcile.workspace import ChangedInputsError, Workspace
+from reconcile.contract.model import load_contract
+from reconcile.pipeline.audit import audit
+from reconcile.pipeline.job import Job
+from reconcile.settings.settings import Settings
+from reconcile.workspace.workspace import ChangedInputsError, Workspace
 from tests.unit.report_runs import CONTRACT, contract_file
 
 

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from reconcile.connections import Registry
-from reconcile.contract import Topic
+from reconcile.contract.model import Topic
 from reconcile.errors import InvalidFileError, RefusedError, SecretError, UnreachableError
-from reconcile.gather.avro import AvroSchema, avro_schema
-from reconcile.gather.schema_registry import RegistryAddress
+from reconcile.gather.log.avro import AvroSchema, avro_schema
+from reconcile.gather.log.schema_registry import RegistryAddress
+from reconcile.settings.connections import Registry
 
 USER: dict[str, Any] = {
     "type": "record",

@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 
 from reconcile.domain.canonical import Layout, agreed, agreed_layout, canonical_type, cast, json_text, native
 from reconcile.errors import RefusedError
-from reconcile.gather.contract_sql import for_jdbc, require_whole
-from reconcile.gather.digest import (
-    MAX_BUCKETS,
-    Mode,
-    Reading,
-    Server,
-    Side,
-    bucket_count,
-    choose,
-    digest,
-)
+from reconcile.gather.stores.contract_sql import for_jdbc, require_whole
+from reconcile.gather.stores.digest import MAX_BUCKETS, Mode, Reading, Server, Side, bucket_count, choose, digest
 
 SERVER = Server(version=180004, encoding="UTF8", probe=42)
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconcile.contract import Contract, FailureTopic, RepairTopic, StashTable, load_contract
+from reconcile.contract.model import Contract, FailureTopic, RepairTopic, StashTable, load_contract
 from reconcile.domain.cause import Cause
 from reconcile.errors import InvalidFileError
 

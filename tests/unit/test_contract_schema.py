@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from reconcile.contract import json_schema
+from reconcile.contract.model import json_schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 VALIDATOR = Draft202012Validator(json_schema())

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.connections import SqliteFile
 from reconcile.control.database import connect
 from reconcile.control.errors import ControlRefusedError, ControlUnreachableError
 from reconcile.control.migration import migrate, migrations
 from reconcile.control.store import ControlStore, open_control
 from reconcile.errors import RefusedError
-from reconcile.settings import Settings
+from reconcile.settings.connections import SqliteFile
+from reconcile.settings.settings import Settings
 from tests.control_behaviour import (
     CorrectionsBehaviour,
     FindingsBehaviour,

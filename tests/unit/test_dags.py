@@ -17,7 +17,7 @@ from reconcile.files import committed
 
 pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
 
-HEAVY = ("pyspark", "great_expectations", "pandas", "psycopg2", "reconcile.pipeline")
+HEAVY = ("pyspark", "great_expectations", "pandas", "psycopg2", "reconcile.pipeline.stages")
 IN_ORDER = ["audit", "quality", "plan", "approve", "apply", "verify", "report"]
 PROGRAM = """
 import json, sys, time

@@ -13,7 +13,7 @@ import yaml
 
 from reconcile.files import committed
 from reconcile.lab.world import TOPICS
-from reconcile.settings import load_settings
+from reconcile.settings.settings import load_settings
 
 DOCKER = committed("docker")
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile import durations
+from reconcile.config import durations
 
 
 @pytest.mark.parametrize(

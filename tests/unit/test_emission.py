@@ -16,7 +16,7 @@ from reconcile.repair.batches import batches
 from reconcile.repair.emission import _Emission, emit
 from reconcile.repair.outcome import Outcome
 from reconcile.repair.watch import Watch
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.control_behaviour import MINUTE
 
 RUN = "r1"

@@ -9,15 +9,31 @@ from typing import Any
 
 import pytest
 
-from reconcile.contract import Consumer
+from reconcile.contract.model import Consumer
 from reconcile.domain.canonical import Layout
 from reconcile.errors import RefusedError
-from reconcile.gather import settling
-from reconcile.gather.cluster import GroupStanding, GroupState, Member, TopicStanding
-from reconcile.gather.fence import ConsumerFence, Fence, SourceFence, TopicFence, Unread, from_json, is_settled, to_json
-from reconcile.gather.settling import Settling
-from reconcile.gather.standing import GroupPlace, PartitionPlace, PlaceState, group_places, lag_of, state_of
-from reconcile.gather.store_session import Collation, Snapshot
+from reconcile.gather.fence import settling
+from reconcile.gather.fence.fence import (
+    ConsumerFence,
+    Fence,
+    SourceFence,
+    TopicFence,
+    Unread,
+    from_json,
+    is_settled,
+    to_json,
+)
+from reconcile.gather.fence.group_position import (
+    GroupPlace,
+    PartitionPlace,
+    PlaceState,
+    group_places,
+    lag_of,
+    state_of,
+)
+from reconcile.gather.fence.settling import Settling
+from reconcile.gather.stores.store_session import Collation, Snapshot
+from reconcile.kafka.cluster import GroupStanding, GroupState, Member, TopicStanding
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONSUMER = Consumer.model_validate(
@@ -213,7 +229,7 @@ def test_a_deserted_group_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_group_without_members_whose_commits_move_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some programs commit and never join."""
     clock = iter(range(0, 1000, 5))
-    monkeypatch.setattr("reconcile.gather.settling.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("reconcile.gather.fence.settling.time.monotonic", lambda: float(next(clock)))
     one, lags = waiting(FakeCluster(3, 9, GroupState.EMPTY, record=1), timeout=900)
     while not one.over():
         pass

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.errors import RefusedError
-from reconcile.gather.history_index import (
+from reconcile.gather.log.history_index import (
     CutLogError,
     Held,
     Index,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.filesystem import LocalFileSystem
-from reconcile.gather.history_index import Index
-from reconcile.gather.history_store import KEPT_GENERATIONS, HistoryStore, Home
+from reconcile.gather.log.history_index import Index
+from reconcile.gather.log.history_store import KEPT_GENERATIONS, HistoryStore, Home
+from reconcile.workspace.filesystem import LocalFileSystem
 
 
 def index(generation: int) -> Index:

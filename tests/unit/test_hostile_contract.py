@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconcile.contract import Contract, load_contract
+from reconcile.contract.model import Contract, load_contract
 from reconcile.errors import InvalidFileError
 
 DOCUMENTATION = (Path(__file__).parents[2] / "docs" / "contract.md").read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.errors import RefusedError, SecretError
-from reconcile.gather.kafka_options import for_librdkafka, for_spark, without_secrets
+from reconcile.kafka.options import for_librdkafka, for_spark, without_secrets
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n"
 

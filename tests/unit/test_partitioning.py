@@ -14,7 +14,7 @@ from reconcile.audit.partitioning import Former, Inference, Router, infer
 from reconcile.audit.routing import homes, routed
 from reconcile.domain.case import Routing
 from reconcile.domain.partitioner import Partitioner, partition_of
-from reconcile.gather.history_index import Growth
+from reconcile.gather.log.history_index import Growth
 
 M, C, F = Partitioner.MURMUR2, Partitioner.CRC32, Partitioner.FNV1A
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reconcile.audit.partitioning import Inference, Router, infer
-from reconcile.contract import Contract
+from reconcile.contract.model import Contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import (
     CORRECTION_ID,

@@ -11,16 +11,16 @@ from uuid import UUID
 import pytest
 import yaml
 
-from reconcile.contract import Contract, Topic
+from reconcile.contract.model import Contract, Topic
 from reconcile.control.correction_state import Correction as Intended
 from reconcile.control.correction_state import State
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Action, Correction, Item, key_digest
 from reconcile.domain.plan import LinkPlan
 from reconcile.files import committed
+from reconcile.pipeline.apply import awaited, became
 from reconcile.repair.guard import NewerThanBasis, guarded, moved_on
 from reconcile.repair.records import Known, Records
-from reconcile.repair.stage_apply import awaited, became
 from reconcile.repair.topic_form import TopicForm
 from reconcile.repair.value_codec import Codec
 from reconcile.repair.values import SourceRow

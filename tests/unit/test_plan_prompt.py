@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from reconcile import pipeline
 from reconcile.cli import repair
-from reconcile.job import Job
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.job import Job
 from tests.unit.test_plan import PLAN
 
 
@@ -28,8 +28,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True
         approvals.append(approved)
         return {"links": []}
 
-    monkeypatch.setattr("reconcile.repair.stage_plan.planned", lambda _run: PLAN)
-    monkeypatch.setattr("reconcile.repair.stage_apply.require_applicable", lambda _job, _plan: None)
+    monkeypatch.setattr("reconcile.pipeline.plan.planned", lambda _run: PLAN)
+    monkeypatch.setattr("reconcile.pipeline.apply.require_applicable", lambda _job, _plan: None)
     monkeypatch.setattr(pipeline, "apply", apply)
     monkeypatch.setattr(repair, "at_terminal", lambda: terminal)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.contract import Topic
-from reconcile.gather.avro import AvroSchema
+from reconcile.contract.model import Topic
+from reconcile.gather.log.avro import AvroSchema
 from reconcile.repair import avro_values
 from reconcile.repair.json_values import MisfitError, dumps, fitted, loads, types
 from reconcile.repair.topic_form import Sample, learned

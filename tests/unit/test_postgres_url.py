@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.engine import make_url
 
-from reconcile.postgres_url import PostgresUrl, parse
+from reconcile.settings.urls import PostgresUrl, parse
 
 SECRET = "hunter2"
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from reconcile.errors import SecretError
-from reconcile.references import Given, Reference, from_airflow, reference
+from reconcile.settings.references import Given, Reference, from_airflow, reference
 
 
 def refer(text: str, folder: Path = Path()) -> Reference:

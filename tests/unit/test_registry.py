@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from reconcile import pipeline, registry
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.control.correction_state import Intent
 from reconcile.control.store import open_control
 from reconcile.errors import RefusedError
 from reconcile.files import committed
-from reconcile.job import Job
-from reconcile.settings import Settings
-from reconcile.workspace import Workspace
+from reconcile.pipeline import record as registry
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.job import Job
+from reconcile.settings.settings import Settings
+from reconcile.workspace.workspace import Workspace
 from tests.control_behaviour import LINK, MINUTE
 
 RUN = "again"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Evidence, FieldDifference, Finding, Hop, Status
 from reconcile.errors import RefusedError
+from reconcile.pipeline.result import MOMENTS, report_of
 from reconcile.report.model import Count, FieldCount, Flow, Level, Report
-from reconcile.report.result import MOMENTS, report_of
 from reconcile.report.story import HIDDEN
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, CONTRACT, LINK, case, contract_file, finding, made_run
 
 

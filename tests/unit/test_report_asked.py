@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from reconcile.domain.finding import Finding
+from reconcile.pipeline.overview import overview
+from reconcile.pipeline.result import report_of
+from reconcile.pipeline.trend import trends
 from reconcile.report.html import report_html
 from reconcile.report.model import Asked, Report
-from reconcile.report.overview import overview
 from reconcile.report.prometheus import prometheus
-from reconcile.report.result import report_of
-from reconcile.report.trend import trends
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, finding, made_run
 
 IDS = {"ids": ["a", "b", "c"], "compared": 2}

@@ -11,14 +11,14 @@ from xml.etree import ElementTree
 import pytest
 
 from reconcile.domain.finding import Difference, Status
+from reconcile.pipeline.result import report_of
 from reconcile.report.charts import bars_picture, fields_picture, heat_picture, trend_picture
 from reconcile.report.flow import flow_picture
 from reconcile.report.lanes import MOST, lanes_picture
 from reconcile.report.model import Count, FieldCount, Flow, Heat, HeatRow, Trend, TrendPoint
 from reconcile.report.picture import Dot, Label, Picture
-from reconcile.report.result import report_of
 from reconcile.report.story import Shown, Story, story
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, FIELDS, LINK, TOPIC, case, finding, made_run
 
 POINTS = tuple(TrendPoint(f"r{each}", AT + timedelta(days=each), each != 1, 100, each * 7) for each in range(4))

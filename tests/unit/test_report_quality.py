@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.domain.finding import Finding
+from reconcile.pipeline.overview import overview
+from reconcile.pipeline.result import report_of, to_data
 from reconcile.report.expectations import QUALITY, GateClosedError, require_open
 from reconcile.report.html import report_html
 from reconcile.report.model import Level, Report
-from reconcile.report.overview import overview
 from reconcile.report.prometheus import prometheus
-from reconcile.report.result import report_of, to_data
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import LINK, checked, expected, finding, made_run
 
 HOSTILE = "<script>alert('x')</script>"

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from reconcile import pipeline
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Evidence, FieldDifference, Finding
 from reconcile.domain.finding import to_data as to_json
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.report import FORMATS
+from reconcile.pipeline.result import report_of, to_data
 from reconcile.report.csv import csv_of
 from reconcile.report.html import report_html
 from reconcile.report.model import Report
 from reconcile.report.prometheus import prometheus
-from reconcile.report.result import report_of, to_data
-from reconcile.report.stage import FORMATS
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, LINK, case, contract_file, finding, made_run
 
 HOSTILE = "<script>alert('x')</script>\"&"

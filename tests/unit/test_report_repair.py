@@ -9,15 +9,15 @@ import pytest
 
 from reconcile.domain.correction import Action, Item
 from reconcile.domain.plan import LinkPlan, Plan, to_data
-from reconcile.manifest import Inputs
+from reconcile.pipeline.overview import overview
+from reconcile.pipeline.result import report_of
 from reconcile.report.model import Count, Level, Repair, Report
-from reconcile.report.overview import overview
 from reconcile.report.prometheus import prometheus
-from reconcile.report.result import report_of
 from reconcile.report.verdict import links_of, verdict
-from reconcile.run import Run
-from reconcile.settings import Settings
-from reconcile.workspace import Workspace
+from reconcile.settings.settings import Settings
+from reconcile.workspace.manifest import Inputs
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace
 from tests.unit.report_runs import LINK, finding, made_run
 
 INPUTS = Inputs(contract="0" * 64)

@@ -10,9 +10,9 @@ import pytest
 from reconcile.control.findings import Sighting
 from reconcile.control.runs import LinkFigures
 from reconcile.control.store import FILE, open_control
-from reconcile.report.result import report_of
-from reconcile.report.trend import sparkline, trends
-from reconcile.settings import Settings
+from reconcile.pipeline.result import report_of
+from reconcile.pipeline.trend import sparkline, trends
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, LINK, finding, made_run
 
 
@@ -84,7 +84,7 @@ def test_a_control_store_that_does_not_answer_is_told_and_stops_nothing(tmp_path
     """The report of a run needs its artifacts alone."""
     file = tmp_path / "reconcile.yaml"
     file.write_text(f"workspace: {tmp_path}\ncontrol_store: {{url: 'postgresql://nobody@127.0.0.1:1/none'}}\n", "utf-8")
-    from reconcile.settings import load_settings
+    from reconcile.settings.settings import load_settings
 
     place, run = made_run(tmp_path, [finding()])
     told = report_of(run, place, load_settings(file))

@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from reconcile.domain.cause import Cause
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from reconcile.web.app import web_app
 from reconcile.web.pages import PER_PAGE
-from reconcile.workspace import Workspace
+from reconcile.workspace.workspace import Workspace
 from tests.unit.report_runs import LINK, case, contract_file, finding, made_run
 
 SCRIPT = "<script>alert(1)</script>"

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from click.testing import CliRunner, Result
 
-from reconcile import pipeline
 from reconcile.cli import cli, main, repair
-from reconcile.contract import load_contract
+from reconcile.contract.model import load_contract
 from reconcile.domain.plan import Plan
 from reconcile.errors import UnreachableError
-from reconcile.job import Job
-from reconcile.repair import stage_plan
-from reconcile.repair.stage_apply import PlanRefusedError, require_applicable
+from reconcile.pipeline import plan as stage_plan
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.apply import PlanRefusedError, require_applicable
+from reconcile.pipeline.job import Job
 from reconcile.report.expectations import GateClosedError
-from reconcile.settings import Settings
+from reconcile.settings.settings import Settings
 from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, expected, finding, made_run
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def world_of(folder: Path, monkeypatch: pytest.MonkeyPatch, contract: str) -> Wo
         return Plan("r1", "user-account", "0" * 64, {})
 
     monkeypatch.setattr(import_module("reconcile.cli.run"), "new_job", new_job)
-    monkeypatch.setattr("reconcile.report.quality_stage.require_suites", lambda _: made.did.append("suites"))
+    monkeypatch.setattr("reconcile.pipeline.quality.require_suites", lambda _: made.did.append("suites"))
     monkeypatch.setattr(pipeline, "gather", lambda _: made.did.append("gather"))
     monkeypatch.setattr(pipeline, "audit", lambda job: pipeline.summary(job.run))
     monkeypatch.setattr(pipeline, "quality", quality)
@@ -289,8 +289,8 @@ def test_suites_that_were_changed_are_checked_anew(tmp_path: Path, monkeypatch: 
         asked.append(suite.read_text("utf-8"))
         return []
 
-    monkeypatch.setattr("reconcile.report.quality_stage._all", checked_now)
-    monkeypatch.setattr("reconcile.report.quality_stage.quality_context", nullcontext)
+    monkeypatch.setattr("reconcile.pipeline.quality._all", checked_now)
+    monkeypatch.setattr("reconcile.pipeline.quality.quality_context", nullcontext)
     suite = tmp_path / "own.json"
     for text in ("one", "one", "another"):
         suite.write_text(text, "utf-8")
@@ -307,8 +307,8 @@ def test_a_check_that_fails_opens_no_gate(tmp_path: Path, monkeypatch: pytest.Mo
     def broken(*_: Any) -> list[Any]:
         raise UnreachableError("Spark is gone")
 
-    monkeypatch.setattr("reconcile.report.quality_stage._all", broken)
-    monkeypatch.setattr("reconcile.report.quality_stage.quality_context", nullcontext)
+    monkeypatch.setattr("reconcile.pipeline.quality._all", broken)
+    monkeypatch.setattr("reconcile.pipeline.quality.quality_context", nullcontext)
     with pytest.raises(UnreachableError):
         pipeline.quality(job)
     with pytest.raises(PlanRefusedError, match="expectation failed"):

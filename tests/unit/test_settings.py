@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from reconcile.connections import Cluster, Folder, JdbcUrl, Registry, SqliteFile, Store
+from reconcile.config.yamlfile import UNKNOWN_TAG
 from reconcile.errors import InvalidFileError, SecretError
-from reconcile.postgres_url import PostgresUrl
-from reconcile.settings import Settings, UnknownConnectionError, load_settings
-from reconcile.yamlfile import UNKNOWN_TAG
+from reconcile.settings.connections import Cluster, Folder, JdbcUrl, Registry, SqliteFile, Store
+from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
+from reconcile.settings.urls import PostgresUrl
 
 SECRET = "hunter2"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "settings.md"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from reconcile.gather.spark_read_errors import by_postgres, by_spark
-from reconcile.gather.store_errors import (
+from reconcile.gather.stores.store_errors import (
     SnapshotLostError,
     StatementTimeoutError,
     StoreReadError,

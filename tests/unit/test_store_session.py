@@ -9,12 +9,13 @@ import psycopg2
 import pytest
 from psycopg2 import sql
 
-from reconcile.contract import Ledger
+from reconcile.contract.model import Ledger
 from reconcile.domain.canonical import Layout, agreed_layout
-from reconcile.gather import digest, ledger
-from reconcile.gather.digest import Mode, Reading, Side
-from reconcile.gather.store_errors import SnapshotLostError, StoreUnreachableError, running
-from reconcile.gather.store_session import StoreSession, texts
+from reconcile.gather.evidence import ledger
+from reconcile.gather.stores import digest
+from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.store_errors import SnapshotLostError, StoreUnreachableError, running
+from reconcile.gather.stores.store_session import StoreSession, texts
 
 
 class LostDatabase:

@@ -17,14 +17,14 @@ from reconcile.audit.partitioning import Inference
 from reconcile.audit.topology import CHECKS, Check, Facts, Severity, checked, exit_code
 from reconcile.audit.topology_check import counted, listed
 from reconcile.audit.topology_log import Inversions, LogFacts, Placement, TypeFacts
-from reconcile.contract import Contract
+from reconcile.contract.model import Contract
 from reconcile.domain.partitioner import Partitioner
-from reconcile.gather.cluster import GroupStanding, GroupState, Member
-from reconcile.gather.cluster_layout import TopicLayout, layout
-from reconcile.gather.fence import ConsumerFence, Fence, SourceFence, TopicFence
-from reconcile.gather.history_index import Growth
-from reconcile.gather.standing import GroupPlace, PartitionPlace, PlaceState
+from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence
+from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
+from reconcile.gather.log.history_index import Growth
 from reconcile.gather.topology_facts import ClusterFacts, Reader, topics_of
+from reconcile.kafka.cluster import GroupStanding, GroupState, Member
+from reconcile.kafka.layout import TopicLayout, layout
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=30)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.errors import RefusedError
-from reconcile.filesystem import FileSystem, LocalFileSystem
-from reconcile.workspace import Inputs, InvalidRunIdError, Workspace, new_run_id
+from reconcile.workspace.filesystem import FileSystem, LocalFileSystem
+from reconcile.workspace.workspace import Inputs, InvalidRunIdError, Workspace, new_run_id
 from tests.workspace_behaviour import RUN_ID, FileSystemBehaviour, WorkspaceBehaviour
 
 NOON = datetime(2026, 11, 18, 14, 30, 5, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconcile.config.yamlfile import LARGEST_FILE, UNKNOWN_TAG, Document, load, path_text, quoted
 from reconcile.errors import InvalidFileError
-from reconcile.yamlfile import LARGEST_FILE, UNKNOWN_TAG, Document, load, path_text, quoted
 
 
 def read(folder: Path, content: str | bytes) -> Document:

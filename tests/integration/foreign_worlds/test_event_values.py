@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from reconcile.audit import events
-from reconcile.contract import Consumer, Topic
+from reconcile.contract.model import Consumer, Topic
 from reconcile.domain.canonical import CanonicalType, Kind
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import yaml
 from confluent_kafka.admin import NewTopic
 from psycopg2 import sql
 
-from reconcile import pipeline
 from reconcile.domain.correction import Action
 from reconcile.domain.plan import Plan
 from reconcile.lab.process import wait_until
@@ -24,6 +23,7 @@ from reconcile.lab.services.consumer import Group
 from reconcile.lab.services.copies import Record
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.offsets import admin_client, led
+from reconcile.pipeline import stages as pipeline
 from tests.integration.foreign_worlds import keyed, named, orders, written
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.world import Row, Table, Topic, World, taking

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from reconcile.filesystem import LocalFileSystem
-from reconcile.gather.history_store import HistoryStore
+from reconcile.gather.log.history_store import HistoryStore
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.services.offsets import admin_client
+from reconcile.workspace.filesystem import LocalFileSystem
 from tests.integration.history.log_world import LogWorld
 from tests.ports import ports_of
 

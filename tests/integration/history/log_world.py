@@ -9,12 +9,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reconcile.connections import Cluster
-from reconcile.contract import Topic
-from reconcile.gather import cluster as live
-from reconcile.gather.history import History, extend
-from reconcile.gather.history_store import HistoryStore
+from reconcile.contract.model import Topic
+from reconcile.gather.log.history import History, extend
+from reconcile.gather.log.history_store import HistoryStore
+from reconcile.kafka import cluster as live
 from reconcile.lab.services.offsets import admin_client
+from reconcile.settings.connections import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

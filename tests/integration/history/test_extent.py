@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
-from reconcile.gather import gapped
+from reconcile.gather.log import gapped
 from tests.integration.history.log_world import LogWorld, event, until
 
 

@@ -14,20 +14,20 @@ import psutil
 import pytest
 
 from reconcile.errors import UnreachableError
-from reconcile.gather import history_segment
-from reconcile.gather.cluster import TopicMissingError
-from reconcile.gather.history import History
+from reconcile.gather.log import history_segment
+from reconcile.gather.log.history import History
+from reconcile.kafka.cluster import TopicMissingError
 from tests.integration.history.log_world import LogWorld, event, until
 
 KILLED = """
 import sys, time
 from pyspark.sql import functions as f
-from reconcile.connections import Cluster
-from reconcile.contract import Topic
-from reconcile.filesystem import LocalFileSystem
-from reconcile.gather import history, history_store, records
-from reconcile.settings import Settings, Spark
-from reconcile.spark import session
+from reconcile.settings.connections import Cluster
+from reconcile.contract.model import Topic
+from reconcile.workspace.filesystem import LocalFileSystem
+from reconcile.gather.log import history, history_store, records
+from reconcile.settings.settings import Settings, Spark
+from reconcile.spark.session import session
 
 stage, bootstrap, root, name, ends = sys.argv[1:]
 stored = records.Derivation.stored

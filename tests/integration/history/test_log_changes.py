@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconcile.gather import gapped, history_segment
-from reconcile.gather.history import ReplacedTopicError
+from reconcile.gather.log import gapped, history_segment
+from reconcile.gather.log.history import ReplacedTopicError
 from reconcile.lab.services.offsets import led
 from tests.integration.history.log_world import LogWorld, event, until
 

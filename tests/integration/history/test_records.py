@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from reconcile.connections import Registry
-from reconcile.gather import gapped
-from reconcile.gather.avro import avro_schema
+from reconcile.gather.log import gapped
+from reconcile.gather.log.avro import avro_schema
+from reconcile.settings.connections import Registry
 from tests.integration.history.log_world import LogWorld, event
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_each_record_is_kept_with_its_marks(world: LogWorld) -> None:
 )
 def test_a_value_that_is_no_json_object_cannot_be_read(world: LogWorld, value: str) -> None:
     """Only what the standard calls one object, and nothing behind it, counts as read."""
-    from reconcile.gather import json_objects
+    from reconcile.gather.log import json_objects
 
     frame = world.spark.createDataFrame([(value,), ('{"version": 1}\n',)], "text string")
     read, at = json_objects.with_paths(frame, "text", ["$.version"], "readable")
@@ -182,7 +182,7 @@ def test_keys_give_the_ids_that_the_domain_reads(spark: SparkSession, key_type: 
     from pyspark.sql import functions as f
 
     from reconcile.domain.key import decode
-    from reconcile.gather import record_keys
+    from reconcile.gather.log import record_keys
 
     frame = spark.createDataFrame([(bytearray(each),) for each in keys] + [(None,)], "key binary")
     found = frame.select("key", record_keys.decoded(f.col("key"), key_type).alias("id"))

@@ -1,0 +1,305 @@
+"""The part of a contract that says who keeps a copy, what is compared, and how the copy may be repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from reconcile.config.durations import Duration
+from reconcile.config.text import Text
+from reconcile.config.validation import Model, not_among, require_consistent
+from reconcile.config.yamlfile import KeyPath, quoted
+from reconcile.contract.terms import (
+    Amount,
+    Columns,
+    Count,
+    EventExpression,
+    Name,
+    NotEmpty,
+    Ratio,
+    Rows,
+    Sql,
+    TableName,
+    TopicName,
+    rows_contradictions,
+)
+from reconcile.domain.cause import Cause
+
+Policy = Literal["ignore", "block", "retry-then-dead-letter", "retry-topics", "stash"]
+Dialect = Literal[
+    "auto",
+    "reconcile",
+    "spring-dlt",
+    "spring-retry",
+    "kafka-connect",
+    "kafka-streams",
+    "share-group",
+    "smallrye-dlq",
+    "smallrye-retry",
+    "greyhound",
+    "karafka",
+    "arroyo",
+]
+NEVER_REPAIRED = (Cause.IN_FLIGHT, Cause.STASHED)
+REPAIRABLE = tuple(cause.value for cause in Cause if cause not in NEVER_REPAIRED)
+
+_POLICY_NEEDS = {"stash": "stash", "retry-topics": "retry", "retry-then-dead-letter": "dead_letter"}
+
+
+class FailureTopic(Model):
+    """A topic that holds events which could not be applied, and the group that reads it."""
+
+    topic: TopicName
+    """The topic's name."""
+    group: Text | None = None
+    """The group that reads the topic; left out, it is the consumer's own."""
+
+
+class StashTable(Model):
+    """A table in the consumer's store that holds events which could not be applied."""
+
+    table: TableName
+    """The table's name."""
+    id: Columns
+    """The column with the aggregate's id, or the list of columns that make it up."""
+    partition: Text
+    """The column with the partition that the event came from."""
+    offset: Text
+    """The column with the offset that the event came from."""
+    event_id: Text | None = None
+    """The column with the event's id."""
+    resolved: Sql | None = None
+    """SQL that is true where the event has been applied since; left out, each row there is unresolved."""
+    at: Text | None = None
+    """The column with the time at which the event was put aside."""
+
+
+def _failure_topic(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"topic": value}
+    if isinstance(value, (dict, FailureTopic)):
+        return value
+    raise ValueError("expected a topic's name, or {topic: ..., group: ...}")
+
+
+def _stash(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"topic": value}
+    if isinstance(value, (dict, FailureTopic, StashTable)):
+        return value
+    raise ValueError("expected a topic's name, {topic: ..., group: ...}, or {table: ..., id: ..., ...}")
+
+
+def _stash_kind(value: Any) -> str:
+    is_table = isinstance(value, StashTable) or (isinstance(value, dict) and "table" in value)
+    return "<kind:table>" if is_table else "<kind:topic>"
+
+
+TopicAndGroup = Annotated[
+    FailureTopic, BeforeValidator(_failure_topic, json_schema_input_type=TopicName | FailureTopic)
+]
+AnyStash = Annotated[
+    Annotated[FailureTopic, Tag("<kind:topic>")] | Annotated[StashTable, Tag("<kind:table>")],
+    Discriminator(_stash_kind),
+    BeforeValidator(_stash, json_schema_input_type=TopicName | FailureTopic | StashTable),
+]
+
+
+class Ledger(Model):
+    """The consumer's own record of the events that it applied."""
+
+    table: TableName
+    """The table, in the consumer's store."""
+    event_id: Text | None = None
+    """The column with the event's id; needed unless there are `partition` and `offset`."""
+    partition: Text | None = None
+    """The column with the event's partition."""
+    offset: Text | None = None
+    """The column with the event's offset."""
+    at: Text | None = None
+    """The column with the time at which the event was applied."""
+
+    @model_validator(mode="after")
+    def _identifies_events(self) -> Ledger:
+        if self.event_id is None and (self.partition is None or self.offset is None):
+            require_consistent([((), "needs `event_id`, or both `partition` and `offset`")])
+        return self
+
+
+class Failure(Model):
+    """What the consumer does with an event that it cannot apply, and where such events lie."""
+
+    policy: Policy
+    """What happens to the event: dropped, tried until it works, retried and then dead-lettered, or put aside."""
+    retry: Annotated[tuple[TopicAndGroup, ...], Field(strict=False)] = ()
+    """The retry topics, in the order in which an event goes through them."""
+    dead_letter: TopicAndGroup | None = None
+    """The topic of events that were given up."""
+    stash: AnyStash | None = None
+    """The topic or the table of events that wait until what they need is there."""
+    dialect: Dialect = "auto"
+    """How the headers of these topics tell where an event came from; `auto` looks at each record."""
+    ledger: Ledger | None = None
+    """The table in which the consumer notes what it applied: the strongest evidence of what it did."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Failure:
+        found: list[tuple[KeyPath, str]] = []
+        needed = _POLICY_NEEDS.get(self.policy)
+        if needed and not getattr(self, needed):
+            found.append((("policy",), f"the policy {self.policy} needs `{needed}`"))
+        first: dict[str, KeyPath] = {}
+        for path, topic in self.topics():
+            if topic in first:
+                found.append((path, f"the topic {topic} is already named in this failure block"))
+            first.setdefault(topic, path)
+        require_consistent(found)
+        return self
+
+    def topics(self) -> Iterator[tuple[KeyPath, str]]:
+        """Give each topic for failed events, with its path."""
+        for index, retry in enumerate(self.retry):
+            yield ("retry", index), retry.topic
+        if self.dead_letter is not None:
+            yield ("dead_letter",), self.dead_letter.topic
+        if isinstance(self.stash, FailureTopic):
+            yield ("stash",), self.stash.topic
+
+
+class ComparedField(Model):
+    """One thing that the source and the copy must agree on."""
+
+    name: Text
+    """What findings call it."""
+    source: Sql
+    """SQL over the source's row."""
+    consumer: Sql
+    """SQL over the copy's row; its type is the one that values are compared in."""
+    event: EventExpression | None = None
+    """Spark SQL in which `$.a.b` stands for that path of the event, as text."""
+    apply: Literal["set", "add"] = "set"
+    """`set`: the event holds the new value. `add`: the event holds what is added to the old one."""
+    tolerance: Amount = Decimal(0)
+    """How far two numbers may lie apart and still count as equal."""
+    sensitive: bool = False
+    """Whether values are kept out of reports and logs."""
+
+
+class Settle(Model):
+    """How long to wait for the consumer."""
+
+    timeout: Duration = timedelta(seconds=60)
+    """How long the group may take to reach the end of the topic."""
+    confirm_after: Duration = timedelta(seconds=5)
+    """How long to wait before rows that differ are read again."""
+
+
+class Tolerance(Model):
+    """Drift that is reported but does not fail the run."""
+
+    rows: Count = 0
+    """How many aggregates may differ."""
+    ratio: Ratio = 0.0
+    """Which part of all aggregates may differ, from 0 to 1."""
+
+
+class RepairTopic(Model):
+    """A topic for corrections that this group alone reads."""
+
+    topic: TopicName
+    """The topic's name."""
+
+
+def _route(value: Any) -> Any:
+    if value == "main" or isinstance(value, (dict, RepairTopic)):
+        return value
+    if isinstance(value, str):
+        raise ValueError(f"{quoted(value)} is not valid: write main, or {{topic: {value[:60]}}}")
+    raise ValueError("expected main, or {topic: ...}")
+
+
+def _route_kind(value: Any) -> str:
+    return "<kind:main>" if isinstance(value, str) else "<kind:topic>"
+
+
+def _repairable(value: Any) -> Any:
+    if value in NEVER_REPAIRED:
+        does = "arrive by themselves" if value == Cause.IN_FLIGHT else "are released from the stash"
+        raise ValueError(f"{value} is never repaired: such events {does}")
+    if not isinstance(value, str) or value not in REPAIRABLE:
+        raise ValueError(not_among(value, REPAIRABLE))
+    return Cause(value)
+
+
+Route = Annotated[
+    Annotated[Literal["main"], Tag("<kind:main>")] | Annotated[RepairTopic, Tag("<kind:topic>")],
+    Discriminator(_route_kind),
+    BeforeValidator(_route, json_schema_input_type=Literal["main"] | RepairTopic),
+]
+RepairableCause = Annotated[
+    Cause, BeforeValidator(_repairable), WithJsonSchema({"type": "string", "enum": list(REPAIRABLE)})
+]
+
+
+class Repair(Model):
+    """What may be repaired, and within which bounds."""
+
+    route: Route = "main"
+    """Where corrections go: the main topic, or one of the group's own."""
+    causes: Annotated[tuple[RepairableCause, ...], Field(strict=False)] | None = None
+    """The causes that are repaired; left out, every cause with a safe repair."""
+    deletes: bool = False
+    """Whether corrections may delete rows that the source no longer has."""
+    max_corrections: Count = 1000
+    """A plan with more corrections than this is refused."""
+    max_ratio: Ratio = 0.01
+    """A plan that would correct a larger part of all aggregates than this is refused."""
+    approval: Literal["required", "none"] = "required"
+    """Whether a person approves each plan before it is applied."""
+
+
+class Consumer(Rows):
+    """A service that consumes the topic and keeps a copy."""
+
+    name: Name
+    """What the consumer is called; the link is named after the aggregate and it."""
+    group: Text
+    """The consumer group that commits the offsets."""
+    semantics: Literal["state", "records"] = "state"
+    """`state`: one row per aggregate, updated in place. `records`: one row per event, never changed."""
+    guard: Literal["none", "newer", "newer-or-equal"] = "none"
+    """Which versions the consumer accepts over the one that it has; `none`: all of them."""
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    """The isolation level that the group reads with."""
+    fields: Annotated[tuple[ComparedField, ...], *NotEmpty]
+    """What is compared."""
+    failure: Failure = Failure(policy="ignore")
+    """What happens to events that could not be applied."""
+    depends_on: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    """Other groups whose state this copy builds on."""
+    settle: Settle = Settle()
+    """How long to wait for the group and for rows in motion."""
+    tolerance: Tolerance = Tolerance()
+    """Drift that is reported but does not fail the run."""
+    repair: Repair = Repair()
+    """What may be repaired, and within which bounds."""
+    quality: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    """The expectation suites that the copy is checked with."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Consumer:
+        found = rows_contradictions(self)
+        seen: set[str] = set()
+        for index, field in enumerate(self.fields):
+            if field.name in seen:
+                found.append((("fields", index, "name"), f"the field {quoted(field.name)} is already there"))
+            seen.add(field.name)
+            if field.apply == "add" and field.event is None:
+                message = "`apply: add` needs `event`, which tells how much each event adds"
+                found.append((("fields", index, "apply"), message))
+        require_consistent(found)
+        return self

@@ -1,0 +1,228 @@
+"""The contract: which source, topic and copies belong together, and what their agreement means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic.json_schema import GenerateJsonSchema
+
+from reconcile.config import durations
+from reconcile.config.text import Text
+from reconcile.config.validation import Model, require_consistent, validated
+from reconcile.config.yamlfile import KeyPath, load
+from reconcile.contract.consumer import (
+    ComparedField,
+    Consumer,
+    Failure,
+    FailureTopic,
+    Ledger,
+    Repair,
+    RepairTopic,
+    Settle,
+    StashTable,
+    Tolerance,
+)
+from reconcile.contract.terms import (
+    TOMBSTONE,
+    DeleteTest,
+    Locator,
+    Name,
+    NotEmpty,
+    Rows,
+    Sql,
+    TableName,
+    TopicName,
+    Version,
+    rows_contradictions,
+)
+
+__all__ = [
+    "ComparedField",
+    "Consumer",
+    "Contract",
+    "Failure",
+    "FailureTopic",
+    "Key",
+    "Ledger",
+    "Outbox",
+    "Repair",
+    "RepairTopic",
+    "Settle",
+    "Source",
+    "StashTable",
+    "Tolerance",
+    "Topic",
+    "ValueSchema",
+    "json_schema",
+    "load_contract",
+]
+
+
+class Outbox(Model):
+    """The table from which the source's events are published."""
+
+    table: TableName
+    """The table, in the source's store."""
+    id: Text
+    """The column with the aggregate's id."""
+    published: Sql
+    """SQL that is true where the event has been published."""
+
+
+class Source(Rows):
+    """Who owns the aggregate."""
+
+    updated_at: Text | None = None
+    """The column with the time of the row's last change."""
+    deleted: Sql | None = None
+    """SQL that is true where the row counts as absent."""
+    outbox: Outbox | None = None
+    """Events that wait to be published."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Source:
+        require_consistent(rows_contradictions(self))
+        return self
+
+
+class Key(Model):
+    """How an aggregate's id becomes a record's key."""
+
+    type: Literal["string", "uuid-bytes", "int64", "json"] = "string"
+    """`string`: UTF-8. `uuid-bytes`: 16 bytes. `int64`: 8 bytes, big endian. `json`: the id as JSON."""
+
+
+class ValueSchema(Model):
+    """Where the schema of the topic's values is: a file or a registry."""
+
+    file: Text | None = None
+    """The schema's file, seen from the contract's folder."""
+    registry: Text | None = None
+    """The name of the connection to the schema registry."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ValueSchema:
+        if (self.file is None) == (self.registry is None):
+            which = "neither is there" if self.file is None else "both are there"
+            require_consistent([((), f"needs either `file` or `registry`; {which}")])
+        return self
+
+
+class Topic(Model):
+    """How the aggregate's changes are told."""
+
+    cluster: Text
+    """The name of the connection to the Kafka cluster."""
+    name: TopicName
+    """The topic's name."""
+    format: Literal["json", "avro", "debezium-json"] = "json"
+    """How values are written."""
+    value_schema: ValueSchema | None = Field(default=None, alias="schema")
+    """Where the schema of the values is; needed for `format: avro`."""
+    key: Key = Key()
+    """How an aggregate's id becomes a record's key."""
+    partitioner: Literal["infer", "murmur2", "crc32", "fnv1a"] = "infer"
+    """How keys are spread over partitions; `infer` finds it out from the topic."""
+    state: Literal["full", "patch"] = "full"
+    """`full`: an event carries all fields. `patch`: only those that changed."""
+    version: Locator | None = None
+    """Where an event carries the aggregate's version: a path such as $.version, or header:name."""
+    event_id: Locator | None = None
+    """Where an event carries its id: a path, or header:name."""
+    type: Locator | None = None
+    """Where an event carries its type: a path, or header:name."""
+    correlation_id: Locator | None = None
+    """Where an event carries its correlation id: a path, or header:name."""
+    ignore_types: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    """Types of events that say nothing about the aggregate's state."""
+    correction_type: Text | None = None
+    """The type that corrections carry; left out, that of the aggregate's newest event."""
+    delete: DeleteTest = TOMBSTONE
+    """What deletes the aggregate: a tombstone, or an event for which a test such as $.deleted == true holds."""
+    value: Annotated[dict[Text, Sql], Field(min_length=1)] | None = None
+    """How a value is built from a row of the source, for corrections: JSON fields, and SQL for each."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Topic:
+        if self.format == "avro" and self.value_schema is None:
+            message = "avro values need `schema: {file: ...}` or `schema: {registry: ...}`"
+            require_consistent([(("format",), message)])
+        return self
+
+
+class Contract(Model):
+    """Says how a source, its topic and the copies that consumers keep belong together."""
+
+    version: Version
+    """The version of this format: 1."""
+    aggregate: Name
+    """What the source owns and tells of, such as user-account."""
+    source: Source
+    """Who owns the aggregate."""
+    topic: Topic
+    """How the aggregate's changes are told."""
+    consumers: Annotated[tuple[Consumer, ...], *NotEmpty]
+    """Who keeps a copy."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Contract:
+        found: list[tuple[KeyPath, str]] = []
+        if len(self.source.id) > 1 and self.topic.key.type != "json":
+            found.append((("topic", "key", "type"), "an id of several columns needs the key type json"))
+        failure_topics = {topic for consumer in self.consumers for _, topic in consumer.failure.topics()}
+        names: set[str] = set()
+        for index, consumer in enumerate(self.consumers):
+            here: KeyPath = ("consumers", index)
+            if consumer.name in names:
+                found.append(((*here, "name"), f"there is already a consumer {consumer.name}"))
+            names.add(consumer.name)
+            if len(consumer.id) != len(self.source.id):
+                message = f"has {len(consumer.id)} columns, the source's id has {len(self.source.id)}"
+                found.append(((*here, "id"), message))
+            for path, topic in consumer.failure.topics():
+                if topic == self.topic.name:
+                    found.append(((*here, "failure", *path), "is the main topic; failed events need one of their own"))
+            route = consumer.repair.route
+            if isinstance(route, RepairTopic):
+                path = (*here, "repair", "route", "topic")
+                if route.topic == self.topic.name:
+                    found.append((path, "is the main topic: write `route: main`"))
+                elif route.topic in failure_topics:
+                    found.append((path, "is a topic for failed events; corrections need one of their own"))
+        require_consistent(found)
+        return self
+
+    def link(self, consumer: Consumer) -> str:
+        """Give the name of the link from the source to a consumer, such as user-account/login."""
+        return f"{self.aggregate}/{consumer.name}"
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what the contract says, whatever the order and the form in which its file says it."""
+        said = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(said.encode()).hexdigest()
+
+
+def load_contract(path: Path) -> Contract:
+    """Read a contract; raise InvalidFileError with every problem in it."""
+    return validated(Contract, load(path), path)
+
+
+def json_schema() -> dict[str, Any]:
+    """Give the JSON Schema of contracts, for editors."""
+    schema = Contract.model_json_schema(by_alias=True, schema_generator=_SchemaGenerator)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "reconcile contract"}
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    def encode_default(self, dft: Any) -> Any:
+        """Write defaults as a contract would."""
+        if isinstance(dft, timedelta):
+            return durations.text(dft)
+        return float(dft) if isinstance(dft, Decimal) else super().encode_default(dft)

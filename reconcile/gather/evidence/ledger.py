@@ -1,0 +1,188 @@
+"""The consumer's ledger: which events it says it has applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg2 import sql
+
+from reconcile.contract.model import Ledger
+from reconcile.domain.event import UUID, spelled, spellings
+from reconcile.gather.stores import store_session
+from reconcile.gather.stores.digest import FORMATS, Side
+from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.store_session import StoreSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SCHEMA = "event_id string, partition int, offset bigint, at timestamp"
+_AT_ONCE = 5000
+_Asked = tuple[str, str, int, int]
+"""An event: its aggregate's id, its own, its partition and its offset."""
+
+
+@dataclass(frozen=True)
+class PostgresLedger:
+    """A ledger in a Postgres, at the instant of the copy's snapshot."""
+
+    store: PostgresStore
+    ledger: Ledger
+    event_id_type: str | None
+    """The type of the column with the event's id, so that its index can be used."""
+
+    @classmethod
+    def of(cls, store: PostgresStore, session: StoreSession, ledger: Ledger) -> PostgresLedger:
+        """Look at the table once."""
+        kind = None
+        if ledger.event_id is not None:
+            column, table = sql.Identifier(ledger.event_id), sql.Identifier(*ledger.table.split("."))
+            (found,) = session.types(sql.SQL("select {} from {} limit 0").format(column, table))
+            kind = "uuid" if found == "uuid" else "text"
+        return cls(store, ledger, kind)
+
+    def all(self, spark: SparkSession, session: StoreSession) -> DataFrame:
+        """Give all entries."""
+        return self.store.frame(spark, [session.text(_select(self.ledger))])
+
+    def bounds(self, spark: SparkSession, session: StoreSession) -> DataFrame:
+        """Give the first offset and time by partition, found out by the database."""
+        bounds = sql.SQL(
+            "select partition, min({}) as {}, min(at) as at from ({}) as entries group by partition"
+        ).format(sql.Identifier("offset"), sql.Identifier("offset"), _select(self.ledger))
+        return self.store.frame(spark, [session.text(bounds)])
+
+    def among(self, events: DataFrame) -> DataFrame:
+        """Give the entries for events, which have `id`, `event_id`, `partition` and `offset`, with the events' `id`."""
+        store, ledger, kind = self.store, self.ledger, self.event_id_type
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with store_session.connect(store.name, store.url) as session:
+                session.import_snapshot(store.snapshot)
+                session.run(sql.SQL(FORMATS))
+                for batch in batches:
+                    asked = list(zip(*(batch.column(number).to_pylist() for number in range(4)), strict=True))
+                    for start in range(0, len(asked), _AT_ONCE):
+                        chunk = asked[start : start + _AT_ONCE]
+                        yield _tied(session.rows(_select(ledger, _of(ledger, kind, chunk))), chunk)
+
+        return events.select("id", "event_id", "partition", "offset").mapInArrow(read, f"id string, {SCHEMA}")
+
+
+@dataclass(frozen=True)
+class SparkLedger:
+    """A ledger in a store that Spark reads."""
+
+    store: SparkStore
+    ledger: Ledger
+
+    def among(self, spark: SparkSession, events: DataFrame) -> DataFrame:
+        """Give the entries for events, with the events' `id`: by the event's id, else by where it stood."""
+        from pyspark.sql import functions as f
+
+        known = events.select(
+            "id",
+            f.col("event_id").alias("_event_id"),
+            f.col("partition").alias("_partition"),
+            f.col("offset").alias("_offset"),
+        )
+        entries = self.all(spark)
+        named = as_spelled("event_id") == as_spelled("_event_id")
+        placed = (f.col("partition") == f.col("_partition")) & (f.col("offset") == f.col("_offset"))
+        found = entries.join(known, named, "inner").unionByName(
+            entries.join(known.select("_event_id"), named, "left_anti").join(known, placed, "inner")
+        )
+        return found.select("id", *entries.columns).dropDuplicates()
+
+    def all(self, spark: SparkSession) -> DataFrame:
+        """Give all entries."""
+        from pyspark.sql import functions as f
+
+        named = {
+            "event_id": self.ledger.event_id,
+            "partition": self.ledger.partition,
+            "offset": self.ledger.offset,
+            "at": self.ledger.at,
+        }
+        given = [name for name, column in named.items() if column]
+        columns = tuple(column for column in named.values() if column)
+        frame = self.store.frame(spark, Side(columns, (), table=self.ledger.table))
+        places = {name: f.col(f"i{number}") for number, name in enumerate(given)}
+        kinds = {"event_id": "string", "partition": "int", "offset": "bigint", "at": "timestamp"}
+        return frame.select(*(places.get(name, f.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
+
+
+def as_spelled(column: str) -> Column:
+    """Give a column of event ids as `domain.event.spelled` has them."""
+    from pyspark.sql import functions as f
+
+    name = f.col(column)
+    # Nearly all are spelled so already: to find that out takes less than the regular expression.
+    other = (f.lower(name) != name) & name.rlike(rf"\A{UUID}\z")
+    return f.when(other, f.lower(name)).otherwise(name)
+
+
+def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed:
+    named = (
+        (ledger.event_id, "text", "event_id"),
+        (ledger.partition, "int", "partition"),
+        (ledger.offset, "bigint", "offset"),
+        (ledger.at, "timestamptz", "at"),
+    )
+    columns = [
+        sql.SQL(f"{{}}::{kind} as {{}}").format(sql.Identifier(column) if column else sql.NULL, sql.Identifier(name))
+        for column, kind, name in named
+    ]
+    table = sql.Identifier(*ledger.table.split("."))
+    return sql.SQL("select {} from {} where {}").format(sql.SQL(", ").join(columns), table, where or sql.SQL("true"))
+
+
+def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
+    ways: list[sql.Composable] = []
+    if ledger.event_id is not None:
+        named = store_session.texts(each for _, event_id, _, _ in events for each in spellings(event_id))
+        column = sql.Identifier(ledger.event_id)
+        column_text = column if kind == "uuid" else sql.SQL("{}::text").format(column)
+        fits = sql.Literal(store_session.uuids(named) if kind == "uuid" else named)
+        ways.append(sql.SQL(f"{{}} = any({{}}::{kind}[])").format(column_text, fits))
+    if ledger.partition is not None and ledger.offset is not None:
+        ways.append(
+            sql.SQL("({}, {}) in (select * from unnest({}::int[], {}::bigint[]))").format(
+                sql.Identifier(ledger.partition),
+                sql.Identifier(ledger.offset),
+                sql.Literal([partition for _, _, partition, _ in events]),
+                sql.Literal([offset for _, _, _, offset in events]),
+            )
+        )
+    return sql.SQL("({})").format(sql.SQL(" or ").join(ways))
+
+
+def _tied(rows: list[tuple[Any, ...]], events: list[_Asked]) -> pa.RecordBatch:
+    """Give the entries with the ids of their events: by the event's id, else by where it stood."""
+    by_name = {spelled(event_id): id_text for id_text, event_id, _, _ in events}
+    by_place = {(partition, offset): id_text for id_text, _, partition, offset in events}
+    tied = []
+    for row in rows:
+        id_text = (row[0] and by_name.get(spelled(row[0]))) or by_place.get((row[1], row[2]))
+        if id_text is not None:
+            tied.append((id_text, *row))
+    return _arrow(tied)
+
+
+def _arrow(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    kinds = {
+        "id": pa.string(),
+        "event_id": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "at": pa.timestamp("us", tz="UTC"),
+    }
+    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(kinds))

@@ -1,0 +1,135 @@
+"""The fence: the instants and offsets at which comparing a source with its copies is fair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from reconcile.domain.canonical import Layout
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
+from reconcile.gather.stores.store_session import Snapshot
+from reconcile.kafka.cluster import GroupStanding, GroupState
+
+ARTIFACT = "fence.json"
+
+
+@dataclass(frozen=True)
+class SourceFence:
+    """The instant of the source; a store that is not Postgres has no snapshot and is read as it stands."""
+
+    store: str
+    snapshot: Snapshot | None
+    types: Layout[str] | None
+    rows: int | None
+    """How many rows the planner expects."""
+    outbox_pending: int | None
+    """Events that the snapshot shows and that were not published yet; None where there is no outbox."""
+
+
+@dataclass(frozen=True)
+class TopicFence:
+    """The topic, and what the log is evidence of."""
+
+    cluster: str
+    name: str
+    id: str
+    partitions: tuple[PartitionPlace, ...]
+    compacted: bool = False
+    """Whether older records of a key may be gone from anywhere; so too where we may not ask."""
+
+
+@dataclass(frozen=True)
+class ConsumerFence:
+    """A copy's instant, and how far its group had come."""
+
+    link: str
+    name: str
+    store: str
+    snapshot: Snapshot | None
+    types: Layout[str] | None
+    rows: int | None
+    group: GroupStanding
+    places: tuple[GroupPlace, ...]
+    settled: bool
+    """Whether the copy holds all that the topic held at the source's instant."""
+    waited: float
+    """Seconds that we waited for it."""
+
+    @property
+    def lag(self) -> int:
+        """Offsets that the group has yet to pass."""
+        return sum(place.lag for place in self.places)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """All that is special: `settled` or what keeps it from that, and how the group is unless it is stable."""
+        found = {place.state for place in self.places} - {PlaceState.CAUGHT_UP}
+        partitions = [state.value for state in PlaceState if state in found]
+        group = [] if self.group.state is GroupState.STABLE else [self.group.state.value]
+        return (*(partitions or ["settled"]), *group)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A consumer of which something could not be read: the run is incomplete, and the others go on."""
+
+    link: str
+    name: str
+    kind: str
+    message: str
+    may_pass: bool = False
+    """Whether it may be read later as it stands: what did not answer, not what refused."""
+
+    @classmethod
+    def because(cls, link: str, name: str, error: ReconcileError) -> Unread:
+        """Give what an error kept from being read."""
+        return cls(link, name, type(error).__name__, str(error), isinstance(error, UnreachableError))
+
+
+@dataclass(frozen=True)
+class Fence:
+    """All instants and offsets of one comparison."""
+
+    contract: str
+    """The digest of the contract that was compared by."""
+    aggregate: str
+    opened_at: datetime
+    closed_at: datetime
+    source: SourceFence
+    topic: TopicFence
+    consumers: tuple[ConsumerFence, ...]
+    unread: tuple[Unread, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all could be read."""
+        return not self.unread
+
+    def consumer(self, name: str) -> ConsumerFence:
+        """Give the fence of one consumer; raise KeyError if it is not in it."""
+        return {each.name: each for each in self.consumers}[name]
+
+
+def is_settled(places: Iterable[GroupPlace]) -> bool:
+    """Tell whether a group has reached the end of every partition."""
+    return all(place.state is PlaceState.CAUGHT_UP for place in places)
+
+
+def to_json(fence: Fence) -> str:
+    """Write a fence as its artifact holds it."""
+    return json.dumps(asdict(fence), default=datetime.isoformat, ensure_ascii=False, indent=1) + "\n"
+
+
+def from_json(text: str) -> Fence:
+    """Read a fence that `to_json` wrote; raise RefusedError if it is something else."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Fence).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RefusedError(f"{ARTIFACT} does not hold a fence: {where}: {first['msg']}; gather again") from None

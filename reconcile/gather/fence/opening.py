@@ -1,0 +1,295 @@
+"""Opening the fence: each instant and offset is read in the order that makes the comparison fair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from psycopg2 import sql
+
+from reconcile.config.validation import suggestion
+from reconcile.config.yamlfile import KeyPath, quoted
+from reconcile.contract.model import Consumer, Contract
+from reconcile.contract.terms import Rows
+from reconcile.domain.canonical import Layout
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence, Unread, is_settled
+from reconcile.gather.fence.group_position import PartitionPlace, group_places
+from reconcile.gather.fence.settling import POLL_EVERY, Progress, Settling
+from reconcile.gather.stores import store_check, store_session
+from reconcile.gather.stores.contract_sql import require_whole
+from reconcile.gather.stores.store_check import Mismatches, relation
+from reconcile.gather.stores.store_session import StoreSession
+from reconcile.kafka.client import ClusterUnreachableError
+from reconcile.kafka.cluster import Cluster, GroupStanding, Offsets, TopicStanding
+from reconcile.settings.connections import Cluster as ClusterConnection
+from reconcile.settings.connections import Connection, Folder, Store
+from reconcile.settings.settings import Settings
+from reconcile.settings.urls import PostgresUrl
+
+
+@dataclass(frozen=True)
+class OpenFence:
+    """A fence, and the sessions that keep its snapshots: while the block lasts, other sessions can import them.
+
+    A store that is not Postgres has no session.
+    """
+
+    fence: Fence
+    source: StoreSession | None
+    consumers: Mapping[str, StoreSession | None]
+
+    def require_alive(self, consumer: str) -> None:
+        """Raise SnapshotLostError if a snapshot of a link ended early: call it when all of the link has been read."""
+        self.require_source_alive()
+        if (session := self.consumers[consumer]) is not None:
+            session.require_alive()
+
+    def release(self, consumer: str) -> None:
+        """Let a consumer's snapshot go, of whose link nothing more is read."""
+        if (session := self.consumers[consumer]) is not None:
+            session.end_snapshot()
+
+    def require_source_alive(self) -> None:
+        """Raise SnapshotLostError if the source's snapshot ended early: no link can be read any more then."""
+        if self.source is not None:
+            self.source.require_alive()
+
+
+@contextmanager
+def open_fence(
+    contract: Contract,
+    file: Path,
+    settings: Settings,
+    only: Sequence[str] = (),
+    timeout: timedelta | None = None,
+    progress: Progress = lambda _link, _lag: None,
+) -> Iterator[OpenFence]:
+    """Give the fence of a contract, of all consumers or `only` some, with its snapshots open during the block.
+
+    Waits for each group as long as the contract says, or for `timeout`. A consumer of which something cannot be
+    read stands in `unread`; a source, a topic or a contract that cannot be used raises.
+    """
+    chosen = _chosen(contract, only)
+    with ExitStack() as stack:
+        yield _Opening(contract, file, settings, stack, progress, timeout).open(chosen)
+
+
+@dataclass
+class _Copy:
+    """What is read of one consumer while the fence is being opened."""
+
+    consumer: Consumer
+    session: StoreSession | None
+    types: Layout[str] | None
+    rows: int | None = None
+    before: Mapping[int, int | None] = field(default_factory=dict)
+    after: Mapping[int, int | None] = field(default_factory=dict)
+
+
+@dataclass
+class _Opening:
+    contract: Contract
+    file: Path
+    settings: Settings
+    stack: ExitStack
+    progress: Progress
+    timeout: timedelta | None
+
+    def __post_init__(self) -> None:
+        self._mismatches = Mismatches(self.file)
+        self._unread: list[Unread] = []
+
+    def open(self, chosen: Mapping[int, Consumer]) -> OpenFence:
+        """Read everything in its order."""
+        opened_at = datetime.now(UTC)
+        addresses = {index: self._address(("consumers", index, "store"), one) for index, one in chosen.items()}
+        source_address = self._address(("source", "store"), self.contract.source)
+        cluster = self._cluster()
+        topic = self._topic(cluster)
+        source, source_types = self._source(source_address)
+        copies = [copy for index in chosen if (copy := self._copy(index, addresses[index]))]
+        self._mismatches.require_none()
+
+        source_fence = self._source_fence(source, source_types)  # (a)
+        begins = cluster.begins(topic.name, topic.partitions)  # (b)
+        ends = cluster.ends(topic.name, topic.partitions)
+        links = [_Link(copy, self._settling(copy.consumer, cluster, topic, begins, ends)) for copy in copies]
+        reached = self._settle(links)  # (c) and (d)
+        partitions = self._closed(cluster, topic, ends)  # (e)
+        consumers = [found for link in reached if (found := self._consumer_fence(link, partitions))]
+        fence = Fence(
+            self.contract.digest,
+            self.contract.aggregate,
+            opened_at,
+            datetime.now(UTC),
+            source_fence,
+            TopicFence(self.contract.topic.cluster, topic.name, topic.id, partitions, _compacted(cluster, topic.name)),
+            tuple(consumers),
+            tuple(self._unread),
+        )
+        sessions = {link.copy.consumer.name: link.copy.session for link in reached}
+        return OpenFence(fence, source, {each.name: sessions[each.name] for each in consumers})
+
+    def _address(self, path: KeyPath, rows: Rows) -> PostgresUrl | None:
+        connection = self._connection(path, rows.store)
+        if isinstance(connection, Store):
+            address = connection.resolve()
+            return address if isinstance(address, PostgresUrl) else None
+        if isinstance(connection, Folder):
+            return None
+        raise self._mismatches.at(path, RefusedError(f"the connection {rows.store} is no database and no folder"))
+
+    def _connection(self, path: KeyPath, name: str) -> Connection:
+        try:
+            return self.settings.connection(name)
+        except ReconcileError as error:
+            raise self._mismatches.at(path, error) from None
+
+    def _cluster(self) -> Cluster:
+        path, name = ("topic", "cluster"), self.contract.topic.cluster
+        connection = self._connection(path, name)
+        if not isinstance(connection, ClusterConnection):
+            raise self._mismatches.at(path, RefusedError(f"the connection {name} is no Kafka cluster"))
+        return self.stack.enter_context(closing(Cluster(name, connection.resolve())))
+
+    def _topic(self, cluster: Cluster) -> TopicStanding:
+        try:
+            return cluster.topic(self.contract.topic.name)
+        except RefusedError as error:
+            raise self._mismatches.at(("topic", "name"), error) from None
+
+    def _source(self, address: PostgresUrl | None) -> tuple[StoreSession | None, Layout[str] | None]:
+        if address is None:
+            return None, None
+        session = self.stack.enter_context(store_session.connect(self.contract.source.store, address))
+        with session.looking_around():
+            return session, store_check.source_types(session, self.contract, self._mismatches)
+
+    def _copy(self, index: int, address: PostgresUrl | None) -> _Copy | None:
+        consumer = self.contract.consumers[index]
+        if address is None:
+            return _Copy(consumer, None, None)
+        with self._noting(consumer):
+            session = self.stack.enter_context(store_session.connect(consumer.store, address))
+            with session.looking_around():
+                types = store_check.consumer_types(session, self.contract, index, self._mismatches)
+            return _Copy(consumer, session, types)
+        return None
+
+    def _source_fence(self, session: StoreSession | None, types: Layout[str] | None) -> SourceFence:
+        source = self.contract.source
+        if session is None:
+            return SourceFence(source.store, None, None, None, None)
+        snapshot = session.take_snapshot()
+        pending = None
+        if source.outbox is not None:
+            table = sql.Identifier(*source.outbox.table.split("."))
+            pending = session.count(table, sql.SQL("{} is not true").format(require_whole(source.outbox.published)))
+        rows = session.estimate(relation(source))
+        return SourceFence(source.store, snapshot, types, rows, pending)
+
+    def _settling(
+        self, consumer: Consumer, cluster: Cluster, topic: TopicStanding, begins: Offsets, ends: Offsets
+    ) -> Settling:
+        timeout = (consumer.settle.timeout if self.timeout is None else self.timeout).total_seconds()
+        link = self.contract.link(consumer)
+        return Settling(cluster, consumer, link, topic, begins, ends, timeout, self.progress)
+
+    def _settle(self, links: list[_Link]) -> list[_Link]:
+        reached, waiting = [], links
+        while waiting:
+            still = []
+            for link in waiting:
+                with self._noting(link.copy.consumer):
+                    if link.settling.over():
+                        link.cut()
+                        reached.append(link)
+                    else:
+                        still.append(link)
+            waiting = still
+            if waiting:
+                time.sleep(POLL_EVERY)
+        return [link for link in links if link in reached]
+
+    def _closed(self, cluster: Cluster, topic: TopicStanding, ends: Offsets) -> tuple[PartitionPlace, ...]:
+        now = self._topic(cluster)
+        if now.id != topic.id:
+            raise ClusterUnreachableError(f"the topic {topic.name} was made anew while we looked: start again")
+        begins = cluster.begins(topic.name, now.partitions)
+        log_ends = cluster.ends(topic.name, now.partitions)
+        high_watermarks = cluster.high_watermarks(topic.name, now.partitions)
+        cut_off = [partition for partition, end in ends.items() if log_ends[partition] < end]
+        if cut_off:
+            raise ClusterUnreachableError(
+                f"the topic {topic.name} lost records while we looked, in partition {cut_off[0]}: start again"
+            )
+        # A partition that came after the source's instant held nothing at it.
+        return tuple(PartitionPlace(p, begins[p], ends.get(p, 0), log_ends[p], high_watermarks[p]) for p in begins)
+
+    def _consumer_fence(self, link: _Link, partitions: tuple[PartitionPlace, ...]) -> ConsumerFence | None:
+        copy, consumer = link.copy, link.copy.consumer
+        with self._noting(consumer):
+            places = group_places(partitions, copy.before, copy.after, link.settling.next_records(copy.before))
+            return ConsumerFence(
+                link.settling.link,
+                consumer.name,
+                consumer.store,
+                copy.session.snapshot if copy.session else None,
+                copy.types,
+                copy.rows,
+                link.group,
+                places,
+                is_settled(places),
+                round(link.settling.waited, 3),
+            )
+        return None
+
+    @contextmanager
+    def _noting(self, consumer: Consumer) -> Iterator[None]:
+        try:
+            yield
+        except (UnreachableError, RefusedError) as error:
+            self._unread.append(Unread.because(self.contract.link(consumer), consumer.name, error))
+
+
+class _Link:
+    """One copy and the group that keeps it."""
+
+    group: GroupStanding
+
+    def __init__(self, copy: _Copy, settling: Settling) -> None:
+        self.copy = copy
+        self.settling = settling
+
+    def cut(self) -> None:
+        """Take the copy's snapshot between two readings of what the group has committed."""
+        copy, settling = self.copy, self.settling
+        copy.before = settling.committed()
+        if copy.session is not None:
+            copy.session.take_snapshot()
+        copy.after = settling.committed()
+        if copy.session is not None:
+            copy.rows = copy.session.estimate(relation(copy.consumer))
+        self.group = settling.cluster.group(copy.consumer.group, settling.topic.name)
+
+
+def _compacted(cluster: Cluster, topic: str) -> bool:
+    try:
+        layout = cluster.layouts([topic])[topic]
+    except RefusedError:
+        return True  # we may not ask: then no record counts as never written because it is not there
+    return layout is not None and layout.compacted
+
+
+def _chosen(contract: Contract, only: Sequence[str]) -> dict[int, Consumer]:
+    names = [consumer.name for consumer in contract.consumers]
+    for name in only:
+        if name not in names:
+            valid = suggestion(name, names) or f"; there are {', '.join(names)}"
+            raise RefusedError(f"the contract has no consumer {quoted(name)}{valid}")
+    return {index: one for index, one in enumerate(contract.consumers) if not only or one.name in only}

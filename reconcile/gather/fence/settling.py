@@ -1,0 +1,91 @@
+"""Waiting for a group to reach the end of the topic, until it has or its time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from reconcile.contract.model import Consumer
+from reconcile.gather.fence.group_position import PlaceState, lag_of, state_of
+from reconcile.kafka.cluster import Cluster, GroupState, Offsets, TopicStanding
+
+POLL_EVERY = 0.2
+NOBODY_FOR = 10.0
+"""A group without members, whose commits stand still: after this long we do not wait for somebody to come."""
+
+Progress = Callable[[str, int], None]
+
+
+@dataclass
+class Settling:
+    """One group on its way to the ends of a topic."""
+
+    cluster: Cluster
+    consumer: Consumer
+    link: str
+    topic: TopicStanding
+    begins: Offsets
+    ends: Offsets
+    timeout: float
+    progress: Progress
+    started: float = field(default_factory=time.monotonic)
+    waited: float = 0.0
+    _probed: dict[int, tuple[int, int | None]] = field(default_factory=dict)  # committed offset and next record
+    _before: Mapping[int, int | None] = field(default_factory=dict)
+    _high: Offsets = field(default_factory=dict)
+    _asked_for_members: float = 0.0
+    _nobody_since: float | None = None
+
+    def over(self) -> bool:
+        """Look once; tell whether to go on: the group has settled, its time is over, or nobody is there."""
+        committed = self.committed()
+        if committed != self._before:
+            self._nobody_since = None
+        states = self._states(committed)
+        lag = sum(lag_of(committed[p], self.begins[p], self.ends[p], states[p]) for p in states)
+        self.progress(self.link, lag)
+        self.waited = time.monotonic() - self.started
+        settled = all(state is PlaceState.CAUGHT_UP for state in states.values())
+        return settled or self.waited >= self.timeout or self._deserted()
+
+    def committed(self) -> dict[int, int | None]:
+        """Give what the group has committed by now."""
+        return self.cluster.committed(self.consumer.group, self.topic.name, self.topic.partitions)
+
+    def next_records(self, committed: Mapping[int, int | None]) -> dict[int, int | None]:
+        """Look up the first record that the group has not committed, where its offset is short of the end."""
+        starts = {p: self.begins[p] if place is None else place for p, place in committed.items()}
+        return self._probe({p: start for p, start in starts.items() if self.begins[p] <= start < self.ends[p]})
+
+    def _states(self, committed: dict[int, int | None]) -> dict[int, PlaceState]:
+        seen = {partition: place for partition, place in committed.items() if place is not None}
+        if any(place > self._high.get(partition, self.ends[partition]) for partition, place in seen.items()):
+            self._high = self.cluster.high_watermarks(self.topic.name, self.topic.partitions)
+        # What moves need not be looked at closely; what stands still may have nothing left to read.
+        known = self.next_records({p: place for p, place in committed.items() if self._before.get(p, -1) == place})
+        self._before = committed
+        return {
+            p: state_of(committed[p], self.begins[p], end, self._high.get(p, end), known.get(p), p in known)
+            for p, end in self.ends.items()
+        }
+
+    def _probe(self, places: Mapping[int, int]) -> dict[int, int | None]:
+        new = {p: at for p, at in places.items() if self._probed.get(p, (None, None))[0] != at}
+        committed_only = self.consumer.isolation == "read_committed"
+        for partition, record in self.cluster.next_records(self.topic.name, new, committed_only).items():
+            self._probed[partition] = (new[partition], record)
+        return {partition: self._probed[partition][1] for partition in places}
+
+    def _deserted(self) -> bool:
+        now = time.monotonic()
+        if now < self._asked_for_members + 1:
+            return False
+        self._asked_for_members = now
+        group = self.cluster.group(self.consumer.group, self.topic.name)
+        if group.state not in (GroupState.EMPTY, GroupState.MISSING):
+            self._nobody_since = None
+            return False
+        if self._nobody_since is None:
+            self._nobody_since = now
+        return now - self._nobody_since >= NOBODY_FOR

@@ -1,0 +1,150 @@
+"""Avro values as JSON text, with the schema of a file, or of a registry that each value names by a number.
+
+What JSON has no number or type for becomes text: decimals with all their digits, instants in ISO form, bytes in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import functools
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconcile.contract.model import Topic
+from reconcile.errors import InvalidFileError, Problem, RefusedError
+from reconcile.gather.log.schema_registry import RegistryAddress, UnknownSchemaError
+from reconcile.settings import connections
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_CONFLUENT = struct.Struct(">bI")  # a zero byte and the schema's number
+_SINGLE_OBJECT = b"\xc3\x01"  # and eight bytes of the schema's fingerprint
+_UNREADABLE = (
+    *(ValueError, TypeError, LookupError, EOFError, StopIteration, struct.error),
+    *(OverflowError, MemoryError, RecursionError, UnknownSchemaError),
+)
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """Where the schema of a topic's values is: here, or in a registry."""
+
+    schema: str | None = None
+    registry: RegistryAddress | None = None
+
+    @property
+    def digest(self) -> str:
+        """Tell it from others."""
+        said = self.schema if self.registry is None else self.registry.url
+        return hashlib.sha256(str(said).encode()).hexdigest()
+
+    def text(self, value: Column) -> Column:
+        """Give values as JSON text; NULL for those that cannot be read."""
+        from pyspark.sql import functions as f
+
+        def decode(data: bytes | None) -> str | None:
+            return None if data is None else self.read(bytes(data))
+
+        return f.udf(decode, "string", useArrow=True)(value)
+
+    def read(self, data: bytes) -> str | None:
+        """Give one value as JSON text; None where the schema does not read it to its last byte."""
+        from fastavro import schemaless_reader
+
+        try:
+            for start, schema in self._ways(data):
+                stream = BytesIO(data)
+                stream.seek(start)
+                try:
+                    found = schemaless_reader(stream, schema, None)
+                except _UNREADABLE:
+                    continue
+                if stream.tell() == len(data):
+                    return json.dumps(_plain(found), ensure_ascii=False, allow_nan=False)
+        except _UNREADABLE:
+            pass
+        return None
+
+    def _ways(self, data: bytes) -> Iterator[tuple[int, Any]]:
+        """Tell where the value may begin, and with which schema."""
+        framed = len(data) >= _CONFLUENT.size and data[0] == 0
+        if self.registry is not None:
+            if framed:
+                _, number = _CONFLUENT.unpack_from(data)
+                yield _CONFLUENT.size, _parsed(self.registry.schema(number))
+            return
+        assert self.schema is not None
+        schema = _parsed((self.schema,))
+        if framed:
+            yield _CONFLUENT.size, schema
+        if data[:2] == _SINGLE_OBJECT:
+            yield 10, schema
+        yield 0, schema
+
+
+def avro_schema(topic: Topic, folder: Path, registry: connections.Registry | None) -> AvroSchema | None:
+    """Take the schema that a contract names, None if its format needs none.
+
+    `folder` is the contract's. Raises InvalidFileError for a file that is no schema, UnreachableError for a registry
+    that does not answer.
+    """
+    if topic.format != "avro" or topic.value_schema is None:
+        return None
+    if topic.value_schema.file is None:
+        if registry is None:
+            raise RefusedError(f"the registry {topic.value_schema.registry} is no connection to a schema registry")
+        address = RegistryAddress.of(registry)
+        address.check()
+        return AvroSchema(registry=address)
+    file = folder / topic.value_schema.file
+    try:
+        text = file.read_text("utf-8")
+        _parsed((text,))
+    except OSError as error:
+        raise InvalidFileError(file, [Problem("", f"cannot be read: {error.strerror}")]) from None
+    except _schema_errors() as error:
+        raise InvalidFileError(file, [Problem("", f"is no Avro schema: {error}")]) from None
+    return AvroSchema(schema=text)
+
+
+def _schema_errors() -> tuple[type[Exception], ...]:
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    return ValueError, SchemaParseException, UnknownType
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(schemas: tuple[str, ...]) -> Any:
+    """Parse a schema that stands behind those that it refers to."""
+    from fastavro import parse_schema
+
+    named: dict[str, Any] = {}
+    return [parse_schema(json.loads(each), named_schemas=named) for each in schemas][-1]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

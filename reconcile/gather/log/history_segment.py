@@ -1,0 +1,179 @@
+"""One segment of a history: ranges of offsets read by Spark, written as Parquet, and then checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from reconcile.errors import UnreachableError
+from reconcile.gather.log import gapped
+from reconcile.gather.log.history_columns import (
+    CORRELATION_ID,
+    EVENT_ID,
+    ID,
+    ID_HASH,
+    KEY,
+    OFFSET,
+    PARTITION,
+    RAW,
+    TIMESTAMP,
+    VALUE,
+)
+from reconcile.gather.log.history_index import Held, Index, Range, Segment
+from reconcile.gather.log.history_store import Home
+from reconcile.gather.log.records import Derivation
+from reconcile.kafka import options as kafka_options
+from reconcile.spark.java_causes import root_cause
+from reconcile.workspace.filesystem import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Measured: at the 500 records a poll that Kafka gives by default, reading takes half as long again.
+# After each poll Spark asks where the log begins and ends, and is answered only after the fetch that was begun ahead;
+# where the log ends, that one waits in vain: half a second for each partition, by Kafka's default.
+_RECIPE = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "kafka.fetch.max.wait.ms": "10",
+}
+# Nearly every value of these is another one: a dictionary would be built, and then thrown away.
+_DISTINCT = (ID, ID_HASH, KEY, OFFSET, EVENT_ID, CORRELATION_ID, VALUE, RAW)
+_WRITING = {
+    "compression": "zstd",
+    "parquet.compression.codec.zstd.level": "1",  # measured: the files are no larger than those of the default, 3
+    **{f"parquet.enable.dictionary#{column}": "false" for column in _DISTINCT},
+}
+
+
+class ReadFailedError(UnreachableError):
+    """Raised when Spark could not read the log or write the segment: what it said is in the message; try again."""
+
+
+class InexactReadError(UnreachableError):
+    """Raised when what was written is not what was asked for: a fault of ours or of Spark's; nothing was kept."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """How a topic is read."""
+
+    topic: str
+    settings: Mapping[str, str] = field(repr=False)
+    """What `Cluster.resolve()` gives."""
+    isolation: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The settings as Spark takes them."""
+        return kafka_options.for_spark(self.settings)
+
+    def records(self, spark: SparkSession, ranges: Mapping[int, Range], *, headers: bool) -> DataFrame:
+        """Give the records in these offsets; reading fails if the log has lost some of them."""
+        if gapped.has_many_gaps(self.settings, self.topic, ranges, self.isolation):
+            return gapped.records(spark, self.settings, self.topic, ranges, self.isolation, headers=headers)
+
+        def each(place: int) -> str:
+            return json.dumps({self.topic: {str(partition): pair[place] for partition, pair in ranges.items()}})
+
+        options = {
+            **self.options,
+            **_RECIPE,
+            "assign": json.dumps({self.topic: list(ranges)}),
+            "startingOffsets": each(0),
+            "endingOffsets": each(1),
+            "kafka.isolation.level": self.isolation,
+            "failOnDataLoss": "true",
+            "includeHeaders": str(headers).lower(),
+            "groupIdPrefix": "reconcile-history",
+        }
+        return spark.read.format("kafka").options(**options).load()
+
+
+def write(
+    spark: SparkSession,
+    source: Source,
+    derivation: Derivation,
+    ranges: Mapping[int, Range],
+    home: Home,
+    index: Index,
+) -> Segment:
+    """Read ranges of offsets into a new segment, which no index names yet; raise ReadFailedError if that fails."""
+    from confluent_kafka import KafkaException
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    name = home.new_segment(index)
+    try:
+        records = source.records(spark, ranges, headers=derivation.needs_headers)
+        stored = derivation.stored(records).sortWithinPartitions(ID_HASH, PARTITION, OFFSET)
+        stored.write.options(**_WRITING).parquet(home.uri(name))
+        return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
+    except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
+        told = kafka_options.without_secrets(_said(error), source.settings, source.options)
+        raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {told}") from None
+
+
+def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Home) -> Segment:
+    """Look at what was written: by narrow columns alone, so that it costs little."""
+    from pyspark.sql import functions as f
+
+    place = f.xxhash64(OFFSET, TIMESTAMP, ID_HASH)
+    no_id = f.col(ID).isNull()
+    found = {
+        int(row[PARTITION]): row
+        for row in stored.groupBy(PARTITION)
+        .agg(
+            f.count(f.lit(1)).alias("rows"),
+            f.min(OFFSET).alias("first"),
+            f.max(OFFSET).alias("last"),
+            f.unix_micros(f.max(TIMESTAMP)).alias("latest"),
+            f.count_if(no_id & f.col(KEY).isNull()).alias("null_keys"),
+            f.count_if(no_id & f.col(KEY).isNotNull()).alias("unreadable_keys"),
+            f.count_if(f.col(RAW).isNotNull()).alias("unreadable_values"),
+            f.sum(f.shiftright(place, 32)).alias("high"),
+            f.sum(f.shiftright(f.shiftleft(place, 32), 32)).alias("low"),
+        )
+        .collect()
+    }
+    if foreign := sorted(found.keys() - ranges.keys()):
+        raise InexactReadError(f"{home.path(name)} holds records of partition {foreign[0]}, which was not asked for")
+    held: dict[int, Held] = {}
+    for partition, (start, end) in sorted(ranges.items()):
+        row = found.get(partition)
+        if row is None:
+            held[partition] = Held(start=start, end=end, rows=0, first=None, last=None)
+            continue
+        if row["first"] < start or row["last"] >= end or row["rows"] > end - start:
+            raise InexactReadError(
+                f"{home.path(name)} holds {row['rows']} records of partition {partition}, from offset {row['first']}"
+                f" to {row['last']}; asked for was from {start} up to {end}"
+            )
+        held[partition] = Held(start=start, end=end, rows=row["rows"], first=row["first"], last=row["last"])
+    places = sorted((partition, row["rows"], row["high"], row["low"]) for partition, row in found.items())
+    return Segment(
+        name=name,
+        partitions=held,
+        latest=_instant(max((row["latest"] for row in found.values()), default=None)),
+        null_keys=sum(row["null_keys"] for row in found.values()),
+        unreadable_keys=sum(row["unreadable_keys"] for row in found.values()),
+        unreadable_values=sum(row["unreadable_values"] for row in found.values()),
+        digest=hashlib.sha256(repr(places).encode()).hexdigest(),
+        files={entry.name: entry.size for entry in home.files.list(home.path(name)) if entry.name.endswith(".parquet")},
+    )
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def _said(error: Exception) -> str:
+    """Give what Java says at the bottom of it, or what Python's own errors say last."""
+    thrown = root_cause(error)
+    said = str(thrown.toString()) if thrown is not None else str(error)
+    lines = said.strip().splitlines()
+    return (lines[-1] if "Traceback" in said else lines[0])[:1000]  # Python's own errors stand last

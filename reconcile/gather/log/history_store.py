@@ -1,0 +1,147 @@
+"""Where log histories are kept: a folder for each topic and derivation, with generations of its index.
+
+The highest generation counts. An extension writes its segment beside those that are there, and then the next index
+under a name that nobody else can take: of two extensions at once, one finds the name taken, and looks again. (Where a
+rename is not atomic, on an object store, both may think they were first: then one's segment is left over, and its
+offsets are read again.) What no index names is left over from an extension that was killed or was second; once a later
+generation stands it can never be named, and is removed. A topic that was made anew has another id, and so another
+folder; so has a changed derivation.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+from reconcile.errors import UnreachableError
+from reconcile.gather.log.history_index import DamagedIndexError, Index, parse_index
+from reconcile.workspace.filesystem import FileSystem
+from reconcile.workspace.workspace import Workspace
+
+KEPT_GENERATIONS = 10
+"""So many indexes, and the segments that they name, stay for those who still read them."""
+
+_GENERATION = re.compile(r"\d{8}")
+_FILE = "index.json"
+_NEXT = ".next-"
+_SEGMENT = re.compile(r"(\d{8})-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class HistoryStore:
+    """The histories of a workspace."""
+
+    files: FileSystem
+    root: str
+    """The folder that holds them all."""
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> HistoryStore:
+        """Name the folder of the histories that all runs of a workspace share."""
+        return cls(workspace.files, f"{workspace.root}/_log")
+
+    def home(self, cluster: str, topic: str, topic_id: str, derivation: str) -> Home:
+        """Give the folder for one topic and derivation."""
+        return Home(self.files, f"{self.root}/{cluster}/{topic}/id-{topic_id}.{derivation[:12]}")
+
+    def others(self, home: Home) -> list[Home]:
+        """Give what was set aside: histories of earlier topics of this name, and of other derivations."""
+        above = home.folder.rpartition("/")[0]
+        with suppress(FileNotFoundError):
+            found = [Home(self.files, f"{above}/{each.name}") for each in self.files.list(above) if each.folder]
+            return [each for each in found if each.folder != home.folder]
+        return []
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of one history."""
+
+    files: FileSystem
+    folder: str
+
+    def load(self) -> Index | None:
+        """Give the latest index, None if nothing was ever published here."""
+        for _ in range(KEPT_GENERATIONS):
+            generations = self._generations()
+            if not generations:
+                return None
+            path = self._index(generations[-1])
+            try:
+                return parse_index(self.files.read_text(path))
+            except FileNotFoundError:
+                continue  # a newer one came, and this one was removed
+            except ValueError as error:
+                raise DamagedIndexError(f"{path} is damaged: {error}; delete {self.folder}") from None
+        raise DamagedIndexError(f"the indexes in {self.folder} vanish while they are read")
+
+    def new_segment(self, index: Index) -> str:
+        """Name a segment that the index after this one is to name."""
+        return f"{index.generation:08d}-{uuid4().hex[:12]}"
+
+    def path(self, segment: str) -> str:
+        """Give the folder of a segment."""
+        return f"{self.folder}/segments/{segment}"
+
+    def uri(self, segment: str) -> str:
+        """Give the folder of a segment as Spark knows it."""
+        return self.files.uri(self.path(segment))
+
+    def publish(self, index: Index) -> bool:
+        """Put the next index in its place; tell whether nobody else was faster."""
+        if self._generations()[-1:] >= [index.generation]:
+            return False  # also where the others were so many that its own place is free again
+        if not self.files.renames_atomically:
+            self.files.write_text_atomically(self._index(index.generation), index.text())
+            return True
+        # A folder, because a rename never replaces one that is not empty: of two, one fails.
+        self.files.mkdirs(f"{self.folder}/index")
+        written = f"{self.folder}/{_NEXT}{uuid4().hex[:12]}"
+        try:
+            self.files.write_text_atomically(f"{written}/{_FILE}", index.text())
+            self.files.rename(written, self._generation(index.generation))
+        except (FileExistsError, FileNotFoundError):
+            self.files.delete(written)
+            return False
+        return True
+
+    def remove_leftovers(self) -> None:
+        """Remove old indexes, and all segments that no index names and none can name any more.
+
+        What somebody else removes at the same time, or still writes to, is left to the next extension.
+        """
+        generations = self._generations()
+        for generation in generations[:-KEPT_GENERATIONS]:
+            self._remove(self._generation(generation))
+        named: set[str] = set()
+        for generation in generations[-KEPT_GENERATIONS:]:
+            with suppress(FileNotFoundError):
+                index = parse_index(self.files.read_text(self._index(generation)))
+                named |= {segment.name for segment in index.segments}
+        with suppress(FileNotFoundError):
+            for entry in self.files.list(f"{self.folder}/segments"):
+                match = _SEGMENT.fullmatch(entry.name)
+                if match and entry.name not in named and int(match[1]) < generations[-1]:
+                    self._remove(self.path(entry.name))
+        for entry in self.files.list(self.folder):
+            if entry.name.startswith(_NEXT):
+                self._remove(f"{self.folder}/{entry.name}")
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError, UnreachableError):
+            self.files.delete(path)
+
+    def _generation(self, generation: int) -> str:
+        return f"{self.folder}/index/{generation:08d}"
+
+    def _index(self, generation: int) -> str:
+        return f"{self._generation(generation)}/{_FILE}"
+
+    def _generations(self) -> list[int]:
+        try:
+            entries = self.files.list(f"{self.folder}/index")
+        except FileNotFoundError:
+            return []
+        return sorted(int(entry.name) for entry in entries if _GENERATION.fullmatch(entry.name))

@@ -1,0 +1,179 @@
+"""Records as Kafka's source gives them, turned into the columns of the log history."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
+
+from reconcile.contract.model import Topic
+from reconcile.gather.log import formats, history_columns, json_objects, record_keys
+from reconcile.gather.log.avro import AvroSchema
+from reconcile.gather.log.history_columns import (
+    CORRELATION_ID,
+    DELETES,
+    EVENT_ID,
+    HEADERS,
+    ID,
+    ID_HASH,
+    KEY,
+    KEY_READABLE,
+    OFFSET,
+    PARTITION,
+    RAW,
+    READABLE,
+    TIMESTAMP,
+    TOMBSTONE,
+    TYPE,
+    VALUE,
+    VERSION,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_LAYOUT = 2  # grows when the same record would give other columns
+_HEADER = "header:"
+_READABLE = "_readable"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """All that decides which records a history has, and which columns; contracts for which it is equal share one."""
+
+    value_format: str
+    key_type: str
+    version: str | None = None
+    event_id: str | None = None
+    type: str | None = None
+    correlation_id: str | None = None
+    all_headers: bool = False
+    avro: AvroSchema | None = None
+    isolation: str = "read_committed"
+
+    @classmethod
+    def of(
+        cls,
+        topic: Topic,
+        *,
+        all_headers: bool = False,
+        avro: AvroSchema | None = None,
+        isolation: str = "read_committed",
+    ) -> Derivation:
+        """Take it from a contract."""
+        return cls(
+            value_format=topic.format,
+            key_type=topic.key.type,
+            version=topic.version,
+            event_id=topic.event_id,
+            type=topic.type,
+            correlation_id=topic.correlation_id,
+            all_headers=all_headers,
+            avro=avro,
+            isolation=isolation,
+        )
+
+    @property
+    def digest(self) -> str:
+        """Tell it from others."""
+        said = [_LAYOUT, *astuple(replace(self, avro=None)), self.avro and self.avro.digest]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether the headers have to be read, which makes reading slower by a third."""
+        return self.all_headers or any(locator.startswith(_HEADER) for locator in self._locators.values())
+
+    @property
+    def _locators(self) -> dict[str, str]:
+        located = {VERSION: self.version, EVENT_ID: self.event_id, TYPE: self.type, CORRELATION_ID: self.correlation_id}
+        return {column: locator for column, locator in located.items() if locator is not None}
+
+    @property
+    def schema(self) -> str:
+        """The stored columns, in Spark's DDL."""
+        stored = history_columns.STORED
+        return f"{stored}, {history_columns.STORED_HEADERS}" if self.all_headers else stored
+
+    def stored(self, records: DataFrame) -> DataFrame:
+        """Give the columns to store, of records as Kafka's source gives them."""
+        from pyspark.sql import functions as f
+
+        text = formats.decoded(records, self.value_format, self.avro)
+        paths = [locator for locator in self._locators.values() if not locator.startswith(_HEADER)]
+        parsed, at = json_objects.with_paths(text, formats.TEXT, paths, _READABLE)
+        located = {
+            column: _header(locator.removeprefix(_HEADER)) if locator.startswith(_HEADER) else at[locator]
+            for column, locator in self._locators.items()
+        }
+        nothing = f.lit(None).cast("string")
+        id_text = record_keys.decoded(f.col("key"), self.key_type)
+        rebuilt = record_keys.encoded(f.lit(""), self.key_type) is not None
+        tombstone = f.col("value").isNull()
+        with_id = parsed.withColumn(ID, id_text)
+        return with_id.select(
+            f.col(ID),
+            f.xxhash64(f.col(ID)).alias(ID_HASH),
+            (f.when(f.col(ID).isNull(), f.col("key")) if rebuilt else f.col("key")).alias(KEY),
+            f.col("partition").alias(PARTITION),
+            f.col("offset").alias(OFFSET),
+            f.col("timestamp").alias(TIMESTAMP),
+            located.get(VERSION, nothing).alias(VERSION),
+            f.coalesce(located.get(EVENT_ID, nothing), f.col(formats.POSITION)).alias(EVENT_ID),
+            located.get(TYPE, nothing).alias(TYPE),
+            located.get(CORRELATION_ID, nothing).alias(CORRELATION_ID),
+            tombstone.alias(TOMBSTONE),
+            (tombstone | f.col(formats.DELETED)).alias(DELETES),
+            f.when(f.col(_READABLE), f.col(formats.TEXT)).alias(VALUE),
+            f.when(~f.col(_READABLE), f.col("value")).alias(RAW),
+            *([f.col("headers").alias(HEADERS)] if self.all_headers else []),
+        )
+
+    def told(self, stored: DataFrame, topic: str) -> DataFrame:
+        """Give the columns that a history shows, of those that are stored."""
+        from pyspark.sql import functions as f
+
+        encoded = record_keys.encoded(f.col(ID), self.key_type)
+        key = f.col(KEY) if encoded is None else f.coalesce(f.col(KEY), encoded)
+        return stored.select(
+            ID,
+            key.alias(KEY),
+            f.col(ID).isNotNull().alias(KEY_READABLE),
+            PARTITION,
+            OFFSET,
+            TIMESTAMP,
+            VERSION,
+            f.coalesce(f.col(EVENT_ID), _origin(topic)).alias(EVENT_ID),
+            TYPE,
+            CORRELATION_ID,
+            TOMBSTONE,
+            DELETES,
+            VALUE,
+            RAW,
+            f.col(RAW).isNull().alias(READABLE),
+            *([HEADERS] if self.all_headers else []),
+        )
+
+
+def is_origin(topic: str) -> Column:
+    """Tell whether a record of a history is named by where it stands, as nothing else names it."""
+    from pyspark.sql import functions as f
+
+    return f.col(EVENT_ID) == _origin(topic)
+
+
+def _origin(topic: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.concat(f.lit(f"{topic}-"), f.col(PARTITION), f.lit("@"), f.col(OFFSET))
+
+
+def _header(name: str) -> Column:
+    """Give the text of a header, of the last one where there are several."""
+    from pyspark.sql import functions as f
+
+    headers = f.reverse(f.col("headers"))
+    place = f.array_position(headers.getField("key"), f.lit(name))
+    value = f.get(headers.getField("value"), (place - 1).cast("int"))
+    return f.try_validate_utf8(value.cast("string"))

@@ -1,0 +1,76 @@
+"""Which buckets of two digests differ: computed inside both databases at once, compared here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg2 import sql
+
+from reconcile.gather.stores import digest, store_session
+from reconcile.gather.stores.digest import NO_ID, Reading
+from reconcile.gather.stores.postgres_rows import PostgresStore, ids_are_unique
+from reconcile.gather.stores.store_session import StoreSession
+
+_TOO_MANY = 0.5
+
+
+@dataclass(frozen=True)
+class Differing:
+    """How many rows both sides have, and the buckets in which they are not the same."""
+
+    source_rows: int
+    copy_rows: int
+    buckets: tuple[int, ...]
+    count: int
+    """How many buckets there are."""
+
+    @property
+    def most(self) -> bool:
+        """Whether reading all is cheaper than reading what differs."""
+        return len(self.buckets) > self.count * _TOO_MANY
+
+
+def compare(source: PostgresStore, source_reading: Reading, copy: PostgresStore, copy_reading: Reading) -> Differing:
+    """Digest both sides, and compare bucket by bucket; rows without an id, and ids that stand twice, always differ."""
+    import numpy as np
+
+    with ThreadPoolExecutor(2) as pool:
+        ours = pool.submit(_digest, source, source_reading)
+        theirs = pool.submit(_digest, copy, copy_reading)
+        (left, one_unique), (right, other_unique) = ours.result(), theirs.result()
+    unequal = (left != right).any(axis=1)
+    unequal[NO_ID] = left[NO_ID, 0] > 0 or right[NO_ID, 0] > 0
+    if not (one_unique or other_unique):  # an id that stands twice on one side alone has made a difference by now
+        unequal[_repeated(source, source_reading)] = True
+    count = source_reading.buckets
+    found = tuple(NO_ID if bucket == count else int(bucket) for bucket in np.flatnonzero(unequal))
+    return Differing(int(left[:, 0].sum()), int(right[:, 0].sum()), found, count)
+
+
+def _digest(store: PostgresStore, reading: Reading) -> tuple[Any, bool]:
+    """Give rows, high and low by bucket, those without an id last; and whether no id can stand twice."""
+    import numpy as np
+
+    found = np.zeros((reading.buckets + 1, 3), dtype=np.int64)
+    with _session(store) as session:
+        for batch in session.batches(digest.digest(reading)):
+            lines = np.array(batch, dtype=np.int64)
+            found[lines[:, 0]] = lines[:, 1:]
+        return found, ids_are_unique(session, reading)
+
+
+def _repeated(store: PostgresStore, reading: Reading) -> list[int]:
+    with _session(store) as session:
+        return [bucket for batch in session.batches(digest.repeated(reading)) for (bucket,) in batch]
+
+
+@contextmanager
+def _session(store: PostgresStore) -> Iterator[StoreSession]:
+    with store_session.connect(store.name, store.url) as session:
+        session.import_snapshot(store.snapshot)
+        session.run(sql.SQL(digest.FORMATS + digest.PLANNING))
+        yield session

@@ -1,0 +1,313 @@
+"""Digests that Postgres computes where the rows are: counts and sums of row hashes by bucket of the id.
+
+A digest is a filter: it decides only where to look. Rows of buckets that agree are equal to the last digit, which
+is within any tolerance; the others are fetched and compared, floats and fields with a tolerance by how far they lie
+apart. Left out of the hash, such fields would let drift pass unseen. Rows without an id are in bucket -1: fetch it
+wherever it is. An id that stands twice on both sides, with equal rows, is not seen: ask for `repeated`, too, unless
+one side has a unique index on its id.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from psycopg2 import sql
+
+from reconcile.domain import canonical
+from reconcile.domain.canonical import CanonicalType, Kind, Layout
+from reconcile.gather.stores import store_session
+from reconcile.gather.stores.contract_sql import require_whole
+
+NO_ID = -1
+MAX_BUCKETS = 1 << 20
+# How values are written as text, whatever the role or the driver has set.
+FORMATS = (
+    "set timezone = 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set extra_float_digits = 1; "
+    "set bytea_output = 'hex'; set standard_conforming_strings = on; "
+)
+# Buckets are hashed and summed in memory; nothing is compiled or sorted for them.
+PLANNING = "set jit = off; set work_mem = '256MB'; set hash_mem_multiplier = 4; set enable_sort = off; "
+
+
+class Mode(StrEnum):
+    """How a digest's hashes are computed; in mode `full` there is none, and every row is compared."""
+
+    NATIVE = "native"
+    PORTABLE = "portable"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Server:
+    """What of a Postgres server decides how it hashes."""
+
+    version: int
+    """As server_version_num."""
+    encoding: str
+    probe: int | None
+    """The native hash of a fixed row, None before version 14."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The mode, and why no better one."""
+
+    mode: Mode
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of one side, in the contract's words."""
+
+    id: tuple[str, ...]
+    fields: tuple[str, ...]
+    """SQL over the side's row."""
+    table: str | None = None
+    query: str | None = None
+    version: str | None = None
+    deleted: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one side's rows are read: its own types, and what both sides' are compared as."""
+
+    side: Side
+    types: Layout[str]
+    form: Layout[CanonicalType]
+    mode: Mode = Mode.NATIVE
+    buckets: int = 1
+
+    @property
+    def checked(self) -> bool:
+        """Whether values are asked for before they are cast, as some might fail."""
+        return any(canonical.cast(raw, own, to).checked for raw, own, to in _values(self))
+
+
+def choose(consumer: Server | None, source: Server | None, *, checked: bool = False) -> Choice:
+    """Choose how two stores are compared; None is a store that is no Postgres, which Spark reads and hashes."""
+    servers = [server for server in (consumer, source) if server]
+    full = [f"a server's encoding is {server.encoding}, not UTF8" for server in servers if server.encoding != "UTF8"]
+    oldest = min((server.version for server in servers), default=0) // 10_000
+    if not servers:
+        full.append("neither store is a Postgres")
+    elif oldest < (needed := 16 if checked else 13):
+        why = "cannot tell whether a value can be cast" if checked else "does not know trim_scale"
+        full.append(f"a server is Postgres {oldest}, which {why} (since {needed})")
+    if full:
+        return Choice(Mode.FULL, tuple(full))
+    if consumer is None or source is None:
+        return Choice(Mode.PORTABLE, ("one store is no Postgres",))
+    if consumer.version // 10_000 != source.version // 10_000:
+        majors = " and ".join(str(server.version // 10_000) for server in servers)
+        return Choice(Mode.PORTABLE, (f"the servers are Postgres {majors}, which may hash differently",))
+    if consumer.probe is None or consumer.probe != source.probe:
+        why = "have no hash of rows" if consumer.probe is None else "hash the same row differently"
+        return Choice(Mode.PORTABLE, (f"the servers {why}",))
+    return Choice(Mode.NATIVE)
+
+
+def bucket_count(rows: float) -> int:
+    """Give the number of buckets for a number of rows: a power of two, with 28 to 57 rows in each."""
+    return min(1 << max(round(math.log2(max(rows, 1) / 40)), 0), MAX_BUCKETS)
+
+
+def digest(reading: Reading, ids: Sequence[str] | None = None) -> sql.Composed:
+    """Give the query for `bucket, rows, high, low`: the sums are those of the halves of 64-bit row hashes."""
+    if reading.mode is Mode.FULL:
+        raise ValueError("there is no digest in the mode full")
+    # Without `offset 0` the planner would compute the hash once for each column that it is used in.
+    read = sql.SQL("({} offset 0) as read").format(_read(reading, ids, keyed=True))
+    hashed = _native if reading.mode is Mode.NATIVE else _portable
+    return sql.SQL(
+        "select b as bucket, count(*) as rows, sum((h >> 32)::int4) as high, sum((h << 32 >> 32)::int4) as low\n"
+        "from (select {} as b, {} offset 0) as hashed group by b"
+    ).format(_bucket(reading), hashed(reading, read))
+
+
+def repeated(reading: Reading) -> sql.Composed:
+    """Give the query for the buckets that hold an id twice, and perhaps some others."""
+    # Two ids of the same hash are taken for one, which costs a bucket that is read in vain.
+    read = sql.SQL("({} offset 0) as read").format(_read(reading, None, keyed=True))
+    return sql.SQL("select {} from {} where k is not null group by k having count(*) > 1").format(
+        _bucket(reading), read
+    )
+
+
+def rows(
+    reading: Reading,
+    buckets: Sequence[int] | None = None,
+    ids: Sequence[str] | None = None,
+    where: sql.Composable | None = None,
+) -> sql.Composed:
+    """Give the query for `reconcile_id`, `reconcile_version`, and `field_0`, `field_1` and so on.
+
+    All of them are text: canonical text, floats as Postgres writes them, and what cannot be cast as it stands there.
+    The version is NULL on a side that has none; it says how old a row is and is not compared.
+    """
+    texts = [f"{_id_text(reading, _numbered('i', reading.types.id))} as reconcile_id"]
+    texts.append(f"{'v' if reading.side.version else 'null'}::text as reconcile_version")
+    for name, (raw, own, to) in zip(_numbered("field_", reading.form.fields), _values(reading), strict=True):
+        cast = canonical.cast(raw, own, to)
+        text = canonical.shown(cast.value, to)
+        texts.append(f"{f'coalesce({text}, {raw}::text)' if cast.checked else text} as {name}")
+    read = sql.SQL("({} offset 0) as read").format(_read(reading, ids, buckets, where))
+    return sql.SQL("select {} from {}").format(sql.SQL(", ".join(texts)), read)
+
+
+def server(rows: Callable[[str], list[tuple[Any, ...]]]) -> Server:
+    """Ask a server for what decides how it hashes; `rows` runs a statement and gives its rows."""
+    version, encoding = rows("select current_setting('server_version_num')::int4, current_setting('server_encoding')")[
+        0
+    ]
+    return Server(version, encoding, rows(_PROBE)[0][0] if version >= 140_000 else None)
+
+
+def _read(
+    reading: Reading,
+    ids: Sequence[str] | None,
+    buckets: Sequence[int] | None = None,
+    part: sql.Composable | None = None,
+    *,
+    keyed: bool = False,
+) -> sql.Composed:
+    """Give the innermost query: the rows that count, with what the contract's SQL gives for each, computed once."""
+    side = reading.side
+    columns = [sql.Identifier(name) for name in side.id]
+    places = [f"{{{number}}}" for number in range(len(columns))]
+    key = sql.SQL(_key(reading, places)).format(*columns)
+    where = [] if part is None else [part]
+    if side.deleted is not None:
+        where.append(sql.SQL("{} is not true").format(require_whole(side.deleted)))
+    if ids is not None:
+        id_text = sql.SQL(_id_text(reading, places)).format(*columns)
+        where.append(_among(ids, id_text, columns[0], reading.form.id))
+    if buckets is not None:
+        where.append(sql.SQL("{} = any({}::int4[])").format(_bucket(reading, key), sql.Literal(list(buckets))))
+    condition = sql.SQL(" and ").join(where) if where else sql.SQL("true")
+    return _select(side, condition, key if keyed else None, version=not keyed)
+
+
+def _select(
+    side: Side, where: sql.Composable, key: sql.Composable | None = None, *, version: bool = True
+) -> sql.Composed:
+    named: list[tuple[str, sql.Composable]] = [("k", key)] if key else []
+    named += [(f"i{number}", sql.Identifier(name)) for number, name in enumerate(side.id)]
+    if version and side.version is not None:
+        named.append(("v", sql.Identifier(side.version)))
+    named += [(f"f{number}", require_whole(text)) for number, text in enumerate(side.fields)]
+    columns = sql.SQL(", ").join(sql.SQL("{} as {}").format(value, sql.Identifier(name)) for name, value in named)
+    if side.table is not None:
+        source: sql.Composable = sql.Identifier(*side.table.split("."))
+    else:
+        source = sql.SQL("{} as reconcile_rows").format(require_whole(side.query or ""))
+    return sql.SQL("select {} from {} where {}").format(columns, source, where)
+
+
+def _among(
+    ids: Sequence[str], id_text: sql.Composable, column: sql.Composable, form: tuple[CanonicalType, ...]
+) -> sql.Composed:
+    # An id that is not written as its type writes it is no row's; cast to it, it could find one, or fail.
+    kind = form[0].kind if len(form) == 1 else Kind.TEXT
+    if kind is not Kind.TEXT:
+        ids = [text for text in ids if _IDS[kind].fullmatch(text) and (kind is Kind.UUID or -_BIG <= int(text) < _BIG)]
+        return sql.SQL(f"{{}} = any({{}}::{form[0].postgres}[])").format(column, sql.Literal(list(ids)))
+    return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(store_session.texts(ids)))
+
+
+def _values(reading: Reading) -> list[tuple[str, str, CanonicalType]]:
+    """Give for each field: the column that it is read as, its own type, and what it is compared as."""
+    return list(zip(_numbered("f", reading.form.fields), reading.types.fields, reading.form.fields, strict=True))
+
+
+def _id_text(reading: Reading, columns: Sequence[str]) -> str:
+    casts = [
+        canonical.cast(column, own, to).value + "::text"
+        for column, own, to in zip(columns, reading.types.id, reading.form.id, strict=True)
+    ]
+    if len(casts) == 1:
+        return casts[0]
+    parts = [_id_part(text, to) for text, to in zip(casts, reading.form.id, strict=True)]
+    return "('[' || " + " || ',' || ".join(parts) + " || ']')"
+
+
+def _id_part(text: str, to: CanonicalType) -> str:
+    if to.kind is Kind.INTEGER:
+        return text
+    quoted = f"to_json({text})::text"
+    return f"case when {text} ~ '{_DECIMAL}' then {text} else {quoted} end" if to.bare else quoted
+
+
+def _key(reading: Reading, columns: Sequence[str]) -> str:
+    """Give SQL for the hash of the id, which decides on the bucket; NULL where a part of the id is."""
+    if reading.mode is Mode.PORTABLE:
+        return _MD5.format(_id_text(reading, columns))
+    if len(columns) == 1 and reading.form.id[0].kind is Kind.UUID:
+        return f"uuid_hash_extended({columns[0]}, 0)"
+    return f'hashtextextended({_id_text(reading, columns)} collate "C", 0)'
+
+
+_KEY = sql.SQL("k")
+
+
+def _bucket(reading: Reading, key: sql.Composable = _KEY) -> sql.Composed:
+    return sql.SQL(f"coalesce(({{}} & {reading.buckets - 1})::int4, {NO_ID})").format(key)
+
+
+def _native(reading: Reading, read: sql.Composable) -> sql.Composed:
+    ids = _numbered("i", reading.types.id)
+    if len(ids) == 1:
+        own, to = reading.types.id[0], reading.form.id[0]
+        elements = [canonical.native(canonical.cast("i0", own, to).value, to)]
+    else:
+        elements = [f'{_id_text(reading, ids)} collate "C"']
+    misfits = []
+    for number, (raw, own, to) in enumerate(_values(reading)):
+        cast = canonical.cast(raw, own, to)
+        elements.append(canonical.native(cast.value, to))
+        if cast.checked:
+            misfits.append(f"case when {raw} is not null and {cast.value} is null then '{number}!' || {raw}::text end")
+    # The other side has no such value and never the same text, so the row is fetched and looked at.
+    elements.append(f"""nullif(concat_ws(',', {", ".join(misfits)}), '') collate "C\"""" if misfits else "null::text")
+    # The key salts the hash, so that equal changes of two rows do not cancel each other out.
+    return sql.SQL(f"hash_record_extended(row({', '.join(elements)}), coalesce(k, 0)) as h from {{}}").format(read)
+
+
+def _portable(reading: Reading, read: sql.Composable) -> sql.Composed:
+    texts = [f"{_id_text(reading, _numbered('i', reading.types.id))} as t"]
+    cells = ["coalesce(octet_length(t) || ':' || t, '~')"]
+    for raw, own, to in _values(reading):
+        cast = canonical.cast(raw, own, to)
+        texts.append(f"{canonical.portable(cast.value, to)} as t{raw}")
+        cell = f"octet_length(t{raw}) || ':' || t{raw}"
+        if cast.checked:
+            texts.append(f"{raw}::text as r{raw}")
+            cell += f", octet_length(r{raw}) || '!' || r{raw}"
+        cells.append(f"coalesce({cell}, '~')")
+    # The only names in it are our own.
+    written = sql.SQL(f"(select k, {', '.join(texts)} from {{}} offset 0) as written").format(read)  # noqa: S608
+    return sql.SQL(f"{_MD5.format(' || '.join(cells))} as h from {{}}").format(written)
+
+
+def _numbered(prefix: str, columns: Sequence[object]) -> list[str]:
+    return [f"{prefix}{number}" for number in range(len(columns))]
+
+
+_BIG = 1 << 63
+_DECIMAL = "^(0|-?[1-9][0-9]*)$"
+_IDS = {
+    Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    Kind.INTEGER: re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII),
+}
+_MD5 = "('x' || substr(md5({}), 1, 16))::bit(64)::bigint"
+_PROBE = """
+    select hash_record_extended(
+        row('Zoë'::text collate "C", int8send(-42), numeric_send(12.5), true, date '2026-01-01', null::text),
+        uuid_hash_extended('3f2504e0-4f89-11d3-9a0c-0305e82c3301', 0))
+"""

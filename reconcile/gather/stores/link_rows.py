@@ -1,0 +1,107 @@
+"""The rows of one side of a link in canonical form: all of them, those in some buckets, or those of some ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from psycopg2 import sql
+
+from reconcile.domain.canonical import CanonicalType, Layout
+from reconcile.gather.stores import canonical_columns, digest, postgres_rows, row_columns, store_session
+from reconcile.gather.stores.digest import NO_ID, Reading
+from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.store_session import StoreSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+_AT_ONCE = 5000
+
+
+class LinkRows(Protocol):
+    """One side of a link, at the instant of its fence."""
+
+    @property
+    def form(self) -> Layout[CanonicalType]:
+        """What the columns are compared as."""
+
+    def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
+        """Give all rows, or those in some buckets."""
+
+    def among(self, ids: DataFrame) -> DataFrame:
+        """Give the rows whose ids are in the column `reconcile_id`; NULL there asks for the rows without an id."""
+
+
+@dataclass(frozen=True)
+class PostgresRows:
+    """A side that lies in a Postgres."""
+
+    store: PostgresStore
+    session: StoreSession
+    reading: Reading
+
+    @property
+    def form(self) -> Layout[CanonicalType]:
+        """What the columns are compared as."""
+        return self.reading.form
+
+    def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
+        """Read them with as many tasks as the table is worth."""
+        return self.store.frame(spark, postgres_rows.statements(self.session, self.reading, buckets))
+
+    def among(self, ids: DataFrame) -> DataFrame:
+        """Read them by the tasks that hold the ids, so that no process holds them all."""
+        store, reading = self.store, self.reading
+        names = row_columns.schema(len(reading.form.fields))
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with store_session.connect(store.name, store.url) as session:
+                session.import_snapshot(store.snapshot)
+                session.run(sql.SQL(digest.FORMATS))
+                for batch in batches:
+                    wanted = batch.column(0).to_pylist()
+                    listed = [each for each in wanted if each is not None]
+                    asked = [digest.rows(reading, ids=chunk) for chunk in _chunks(listed)]
+                    if len(listed) < len(wanted):
+                        asked.append(digest.rows(reading, [NO_ID]))
+                    for statement in asked:
+                        yield _arrow(session.rows(statement), len(reading.form.fields))
+
+        return ids.select(row_columns.ID).mapInArrow(read, names)
+
+
+@dataclass(frozen=True)
+class SparkRows:
+    """A side that Spark reads: a database by JDBC, or Parquet. It has no snapshot, and is read as it stands."""
+
+    frame: DataFrame
+    columns: Layout[str]
+    form: Layout[CanonicalType]
+
+    def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:  # noqa: ARG002
+        """Give them; there are no buckets, as such a side is compared whole."""
+        if buckets is not None:
+            raise ValueError("a side that is no Postgres is read whole")
+        return canonical_columns.rows(self.frame, self.columns, self.form)
+
+    def among(self, ids: DataFrame) -> DataFrame:
+        """Give them."""
+        rows = canonical_columns.rows(self.frame, self.columns, self.form)
+        wanted = ids.select(row_columns.ID).withColumnRenamed(row_columns.ID, "_wanted").distinct()
+        return rows.join(wanted, rows[row_columns.ID].eqNullSafe(wanted["_wanted"]), "left_semi")
+
+
+def _chunks(ids: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(ids), _AT_ONCE):
+        yield ids[start : start + _AT_ONCE]
+
+
+def _arrow(rows: list[tuple[Any, ...]], fields: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    names = [row_columns.ID, row_columns.VERSION, *map(row_columns.field, range(fields))]
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=names)

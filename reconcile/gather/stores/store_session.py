@@ -1,0 +1,247 @@
+"""A read-only session with a Postgres store, and the one instant of it that all readers of a run see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from psycopg2 import sql
+
+from reconcile.domain.event import UUID
+from reconcile.gather.stores import store_errors
+from reconcile.settings.urls import PostgresUrl
+
+if TYPE_CHECKING:
+    import psycopg2
+    from psycopg2.extensions import connection, cursor
+
+STATEMENT_TIMEOUT = timedelta(minutes=10)
+LONGEST_SNAPSHOT = timedelta(hours=6)
+"""How long a snapshot is kept by a session that says nothing: one that hangs must not keep its rows for ever."""
+
+_CONNECTION = {
+    "connect_timeout": "10",
+    "application_name": "reconcile",
+    "client_encoding": "UTF8",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+# What a value looks like as text must not depend on how the server or the account is set up.
+_RULES = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "iso_8601",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+}
+_DESCRIBE = (
+    "select pg_export_snapshot(), clock_timestamp(), current_setting('server_version'), pg_is_in_recovery(),"
+    " to_jsonb(d), pg_encoding_to_char(d.encoding) from pg_database d where d.datname = current_database()"
+)
+
+
+@dataclass(frozen=True)
+class Collation:
+    """How a database orders and compares text."""
+
+    encoding: str
+    provider: str
+    """`c`: libc, `i`: ICU, `b`: built in."""
+    locale: str
+    version: str | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One instant of a store, exported: any session that imports the id sees the same rows, while ours is open."""
+
+    id: str
+    taken_at: datetime
+    server_version: str
+    replica: bool
+    collation: Collation
+
+
+class StoreSession:
+    """A session whose every transaction is read only; the snapshot that it takes ends with it."""
+
+    def __init__(self, name: str, database: connection, statement_timeout: timedelta) -> None:
+        self.name = name
+        self._statement_timeout = statement_timeout
+        self.snapshot: Snapshot | None = None
+        self._database = database
+        self._in_snapshot = False
+
+    @contextmanager
+    def looking_around(self) -> Iterator[None]:
+        """Give a transaction for what is to be known before the snapshot is taken, and end it."""
+        self._begin(timedelta(minutes=1))
+        try:
+            yield
+        finally:
+            with suppress(self._errors()):
+                self._database.rollback()
+
+    def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:
+        """Fix the instant that this session sees from now on, and export it."""
+        self._begin(longest)
+        self._in_snapshot = True
+        row = self.rows(_DESCRIBE)[0]
+        self.snapshot = Snapshot(row[0], row[1], row[2], row[3], _collation(row[4], row[5]))
+        return self.snapshot
+
+    def import_snapshot(self, snapshot_id: str, longest: timedelta = LONGEST_SNAPSHOT) -> None:
+        """See what the session that exported the snapshot sees; raise SnapshotLostError if it has ended."""
+        from psycopg2.extensions import adapt
+
+        self._in_snapshot = True
+        self._begin(longest, f"set transaction snapshot {adapt(snapshot_id).getquoted().decode()}; ")
+
+    def end_snapshot(self) -> None:
+        """Let the snapshot go: nobody can import it any more, and the database may remove what only it still saw."""
+        with suppress(self._errors()):
+            self._database.rollback()
+
+    def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run one of our own statements and give its rows."""
+        with self._cursor() as cursor:
+            cursor.execute(statement, parameters or None)
+            return cursor.fetchall()
+
+    def run(self, statement: sql.Composable) -> None:
+        """Run a statement that gives no rows."""
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+
+    def batches(self, statement: sql.Composable, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
+        """Run a statement and give its rows batch by batch.
+
+        Not by a server's cursor: for those Postgres plans as if only the first rows were wanted.
+        """
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+            while batch := cursor.fetchmany(size):
+                yield batch
+
+    def text(self, statement: sql.Composable) -> str:
+        """Give a statement as the server gets it."""
+        return str(statement.as_string(self._database))
+
+    def described(self, statement: sql.Composable) -> list[tuple[str, str]]:
+        """Give name and type of each column of a statement that is parsed and gives no row.
+
+        A statement that the server does not take is left to the caller, who knows where its text is from.
+        """
+        with self._database.cursor() as cursor:
+            cursor.execute("savepoint described")
+            try:
+                cursor.execute(statement)
+            except self._errors():
+                with suppress(self._errors()):
+                    cursor.execute("rollback to savepoint described")
+                raise
+            columns = cursor.description or ()
+            forms = [(column.name, column.type_code, _modifier(column)) for column in columns]
+            cursor.execute(
+                "select format_type(t, m) from unnest(%s::oid[], %s::int[]) with ordinality as c (t, m, n) order by n",
+                ([oid for _, oid, _ in forms], [modifier for _, _, modifier in forms]),
+            )
+            types = [name for (name,) in cursor.fetchall()]
+        return [(name, form) for (name, _, _), form in zip(forms, types, strict=True)]
+
+    def types(self, statement: sql.Composable) -> list[str]:
+        """Give the type of each column of one of our own statements."""
+        try:
+            return [kind for _, kind in self.described(statement)]
+        except self._errors() as error:
+            raise store_errors.running(self.name, error, self._in_snapshot) from None
+
+    def count(self, relation: sql.Composable, where: sql.Composable) -> int:
+        """Count rows of a table or a query."""
+        return int(self.rows(sql.SQL("select count(*) from {} where {}").format(relation, where))[0][0])
+
+    def estimate(self, relation: sql.Composable) -> int:
+        """Give how many rows the planner expects of a table or a query."""
+        plan = self.rows(sql.SQL("explain (format json) select 1 from {}").format(relation))
+        return int(plan[0][0][0]["Plan"]["Plan Rows"])
+
+    def require_alive(self) -> None:
+        """Raise SnapshotLostError unless the snapshot still stands: call it when all has been read under it."""
+        self.rows("select 1")
+
+    def _begin(self, longest: timedelta, first: str = "") -> None:
+        with suppress(self._errors()):
+            self._database.rollback()
+        timeouts = {"statement_timeout": _milliseconds(self._statement_timeout)}
+        timeouts["idle_in_transaction_session_timeout"] = _milliseconds(longest)
+        if self._database.server_version >= 170000:
+            timeouts["transaction_timeout"] = 0  # the server's own limit would end the snapshot under the readers
+        rules = "; ".join(f"set local {name} = '{value}'" for name, value in {**timeouts, **_RULES}.items())
+        with self._cursor() as cursor:
+            cursor.execute(first + rules)
+
+    @contextmanager
+    def _cursor(self) -> Iterator[cursor]:
+        import psycopg2
+
+        try:
+            with self._database.cursor() as cursor:
+                yield cursor
+        except psycopg2.Error as error:
+            raise store_errors.running(self.name, error, self._in_snapshot) from None
+
+    @staticmethod
+    def _errors() -> type[psycopg2.Error]:
+        import psycopg2
+
+        return psycopg2.Error
+
+
+@contextmanager
+def connect(name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT) -> Iterator[StoreSession]:
+    """Give a session with a store; raise StoreUnreachableError or StoreRefusedError if there is none to be had."""
+    import psycopg2
+
+    try:
+        database = psycopg2.connect(**{**_CONNECTION, **url.libpq()})
+    except psycopg2.Error as error:
+        raise store_errors.connecting(name, error) from None
+    try:
+        database.set_session(isolation_level="REPEATABLE READ", readonly=True)
+        yield StoreSession(name, database, statement_timeout)
+    finally:
+        database.close()
+
+
+def uuids(texts: Sequence[str]) -> list[str]:
+    """Give those texts that a uuid is written as: any other would end the statement with an error."""
+    return [text for text in texts if re.fullmatch(UUID, text)]
+
+
+def texts(found: Iterable[str]) -> list[str]:
+    """Give those texts that a Postgres can hold: any other would end the statement with an error."""
+    return [text for text in found if "\0" not in text]
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)
+
+
+def _modifier(column: Any) -> int | None:
+    if column.precision is not None and column.scale is not None and column.precision != 65535:
+        return int(((column.precision << 16) | column.scale) + 4)
+    return None
+
+
+def _collation(database: dict[str, Any], encoding: str) -> Collation:
+    provider = database.get("datlocprovider", "c")
+    locale = database.get("datlocale") or database.get("daticulocale") or database["datcollate"]
+    if provider == "c":
+        locale = database["datcollate"]
+    return Collation(encoding, provider, locale, database.get("datcollversion"))

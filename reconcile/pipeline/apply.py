@@ -1,0 +1,233 @@
+"""The stage `apply`: emits what was planned, link by link, and only with somebody's yes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from datetime import timedelta
+from typing import Any
+
+from reconcile.control.alone import alone, holder
+from reconcile.control.correction_state import Correction, Dropped, State
+from reconcile.control.leases import HeldLease
+from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.plan import LinkPlan, Plan
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather.fence.opening import open_fence
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.log.history import extend
+from reconcile.gather.log.history_columns import ID
+from reconcile.gather.log.history_store import HistoryStore
+from reconcile.kafka.cluster import Cluster
+from reconcile.pipeline import gather as gathering
+from reconcile.pipeline.job import Job
+from reconcile.pipeline.plan import MADE_OF, PLAN, planned
+from reconcile.repair import log_facts, planning, topic_form
+from reconcile.repair.emission import emit
+from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
+from reconcile.repair.records import Known, Records
+from reconcile.repair.values import SourceValues
+from reconcile.repair.verification import passed
+from reconcile.report import expectations
+
+_LOG = logging.getLogger(__name__)
+
+APPLIED = "applied"
+
+_TTL = timedelta(seconds=30)
+_LOOK_AGAIN = 0.2
+
+
+class PlanRefusedError(RefusedError):
+    """Raised when a plan may not be applied: the reasons say what would allow it."""
+
+
+class NotApprovedError(RefusedError):
+    """Raised when nobody has said yes to a plan that needs it."""
+
+
+class StaleGroupError(UnreachableError):
+    """Raised when a group that another builds on does not come to its corrections: apply again once it has."""
+
+
+def require_applicable(job: Job, plan: Plan) -> None:
+    """Raise PlanRefusedError if the plan was refused, or what it was made of has changed since."""
+    if plan.contract_digest != job.contract.digest:
+        raise PlanRefusedError("the contract was changed since the plan was made: start a new run")
+    for name in MADE_OF:
+        if plan.made_of.get(name) != job.run.manifest(name).digest:
+            raise PlanRefusedError(f"the {name} of the run were changed since the plan was made: start a new run")
+    failed = expectations.against_repair(job.run.json_if_there(expectations.QUALITY))
+    if reasons := dict.fromkeys([*plan.reasons, *failed]):
+        raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(reasons))
+
+
+def apply(job: Job, *, approved: bool) -> dict[str, Any]:
+    """Emit the corrections of the run's plan; after any failure the same call goes on where it stopped.
+
+    Raises PlanRefusedError, and NotApprovedError where the contract asks for approval and nobody gave it.
+    """
+    plan = planned(job.run)
+    require_applicable(job, plan)
+    inputs = job.inputs([PLAN])
+    if job.run.done(APPLIED, inputs):
+        _LOG.info("applied already")
+        found: dict[str, Any] = job.run.json(APPLIED)
+        return found
+    asking = [each.link for each in plan.links if each.corrections and each.approval]
+    if asking and not approved:
+        raise NotApprovedError(
+            f"{', '.join(asking)}: the contract asks for approval (repair.approval): review the plan with"
+            f" `reconcile plan --run {plan.run_id}`, and say --yes"
+        )
+    with open_control(job.settings) as control, ExitStack() as stack:
+        held = job.alone or stack.enter_context(alone(control, plan.contract, plan.run_id))
+        control.begin_run(plan.run_id, plan.contract, plan.contract_digest)
+        applying = _Applying(job, plan, control, held)
+        try:
+            for link in plan.links:
+                if link.corrections:
+                    applying.link(link)
+        except BaseException:
+            with suppress(ReconcileError):  # what ended it is to be told, even if it took the control store along
+                _LOG.info(applying.told())
+            raise
+        value = applying.value()
+    job.run.publish_json(APPLIED, value, inputs, stage="apply")
+    return value
+
+
+class _Applying:
+    def __init__(self, job: Job, plan: Plan, control: ControlStore, alone: HeldLease) -> None:
+        self.job, self.plan, self.control, self.alone = job, plan, control, alone
+        self.dropped: dict[str, dict[str, str]] = {}
+        self.connection = gathering.cluster_connection(job)
+
+    def link(self, link: LinkPlan) -> None:
+        job = self.job
+        self._await_others(link)
+        _LOG.info(f"{link.link}: emitting {len(link.corrections):,} corrections")
+        with self.control.lease(link.link, holder(job.run.id), _TTL, within=self.alone) as held:
+            self._emit(link, held)
+
+    def told(self) -> str:
+        """Say where it stands."""
+        emitted = planned_for = 0
+        for link in self.plan.links:
+            planned_for += len(link.corrections)
+            records = self.control.corrections(link.link, self.plan.run_id)
+            emitted += len({each.correction_id for each in records if each.offset is not None})
+        return (
+            f"stopped: {emitted:,} of {planned_for:,} corrections are emitted, and nothing is half done;"
+            f" `reconcile apply --run {self.plan.run_id}` goes on"
+        )
+
+    def value(self) -> dict[str, Any]:
+        """Give what became of each correction."""
+        links = [
+            became(link, self.control.corrections(link.link, self.plan.run_id), self.dropped.get(link.link, {}))
+            for link in self.plan.links
+        ]
+        return {"run_id": self.plan.run_id, "plan": self.plan.digest, "links": links}
+
+    def _emit(self, link: LinkPlan, held: HeldLease) -> None:
+        job = self.job
+        may, records = self._guarded(link)
+        newer = NewerThanBasis(job.contract.topic, records.form.codec, job.run.id)
+        emit(
+            may.corrections,
+            topic=link.topic,
+            link=link.link,
+            run_id=job.run.id,
+            cluster=self.connection.resolve(),
+            control=self.control,
+            held=held,
+            newer=newer,
+            since=link.since,
+        )
+        self.dropped[link.link] = dict(may.dropped)
+        intended = {
+            each.correction_id
+            for each in self.control.corrections(link.link, job.run.id)
+            if each.state is State.INTENDED and each.correction_id in may.dropped
+        }
+        if intended:  # and not in the log
+            gone = [Dropped(id_, may.dropped[id_]) for id_ in sorted(intended)]
+            self.control.mark_dropped(held.require(), job.run.id, gone)
+
+    def _guarded(self, link: LinkPlan) -> tuple[Guarded, Records]:
+        """Read log and source again, and write the records of what has not moved on."""
+        job, contract = self.job, self.job.contract
+        topic, avro = contract.topic, gathering.avro(job)
+        ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
+        with closing(Cluster(topic.cluster, self.connection.resolve())) as cluster:
+            route = cluster.topic(link.topic)
+            if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
+                raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
+            partitions = cluster.topic(topic.name).partitions
+            begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
+        history = extend(job.spark, topic, self.connection, ends, HistoryStore.of(job.workspace), avro=avro)
+        telling = planning.telling(contract)
+        asked = job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
+        traces = log_facts.traces(history.records(job.spark), asked, topic.ignore_types, telling)
+        samples = topic_form.newest(topic.cluster, self.connection.resolve(), topic.name, begins, ends)
+        records = Records(contract, topic_form.learned(topic, samples, avro, telling), job.run.id, link.since)
+        known: dict[str, Known] = {}
+        for id_ in ids:
+            with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
+                known[id_] = planning.known(id_, traces.get(id_, log_facts.Trace()), topic.key.type)
+        consumer = next(each for each in contract.consumers if each.name == link.consumer)
+        with open_fence(contract, job.file, job.settings, [link.consumer], timeout=timedelta(0)) as opened:
+            for unread in opened.fence.unread:
+                raise UnreachableError(f"{unread.link}: {unread.message}")
+            reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
+            rows = SourceValues(reader).of(ids)
+        return guarded(link.corrections, rows, known, records), records
+
+    def _await_others(self, link: LinkPlan) -> None:
+        """Wait until the groups that this one builds on have passed their corrections."""
+        for other in self.plan.links:
+            if other.group in link.depends_on and other.corrections:
+                consumer = next(each for each in self.job.contract.consumers if each.name == other.consumer)
+                _LOG.info(f"{link.link}: waiting for {other.group}")
+                self._await(other, link, consumer.settle.timeout.total_seconds())
+
+    def _await(self, other: LinkPlan, link: LinkPlan, timeout: float) -> None:
+        records = self.control.corrections(other.link, self.plan.run_id)
+        places: dict[int, int] = {}
+        for each in records:
+            if each.offset is not None:
+                places[each.partition] = max(each.offset, places.get(each.partition, 0))
+        with closing(Cluster(self.job.contract.topic.cluster, self.connection.resolve())) as cluster:
+            if not awaited(lambda: cluster.committed(other.group, other.topic, places), places, timeout):
+                raise StaleGroupError(
+                    f"{link.link} builds on {other.group}, which has not come to its corrections within"
+                    f" {timeout:.0f} s: see that it consumes, and apply again"
+                )
+
+
+def became(link: LinkPlan, records: Sequence[Correction], dropped: Mapping[str, str]) -> dict[str, Any]:
+    """Give what became of a link's corrections; `dropped` by the guard, unless an earlier attempt had emitted them."""
+    placed = [each for each in records if each.offset is not None]
+    reasons = dict(dropped)
+    reasons |= {each.correction_id: each.reason or "" for each in records if each.state is State.DROPPED}
+    for each in placed:
+        reasons.pop(each.correction_id, None)
+    emitted = [
+        {name: getattr(each, name) for name in ("correction_id", "aggregate_id", "partition", "offset")}
+        for each in placed
+    ]
+    left_out = [{"correction_id": id_, "reason": reason} for id_, reason in sorted(reasons.items())]
+    return {"link": link.link, "topic": link.topic, "emitted": emitted, "dropped": left_out}
+
+
+def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: float) -> bool:
+    """Wait until a group has committed past these places; tell whether it has in time."""
+    deadline = time.monotonic() + timeout
+    while places and not passed(places, committed()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_AGAIN)
+    return True

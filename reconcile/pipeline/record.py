@@ -1,0 +1,98 @@
+"""What a run leaves in the control store: that it was, what it found, and what of that had been found before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from reconcile.control.findings import Sighting
+from reconcile.control.runs import LinkFigures, link_figures
+from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.correction import content_digest
+from reconcile.domain.finding import Status
+from reconcile.errors import RefusedError
+from reconcile.pipeline import stored
+from reconcile.pipeline.job import Job
+from reconcile.settings.settings import Settings
+from reconcile.workspace.manifest import Stage
+from reconcile.workspace.workspace import needs_spark
+
+
+@contextmanager
+def control_of(settings: Settings) -> Iterator[ControlStore | None]:
+    """Give the control store; None where none is set and the workspace cannot hold one."""
+    if settings.control_store is None and needs_spark(settings.workspace):
+        yield None
+        return
+    with open_control(settings) as control:
+        yield control
+
+
+def require_own(job: Job) -> None:
+    """Raise RefusedError if a run is new in its workspace, and the control store has corrections of another so named.
+
+    Those would be taken for this run's own, and nothing would be emitted.
+    """
+    if job.run.manifests():
+        return
+    with control_of(job.settings) as control:
+        links = [job.contract.link(each) for each in job.contract.consumers]
+        if control is not None and any(control.corrections(link, job.run.id) for link in links):
+            raise RefusedError(
+                f"the control store has corrections of another run {job.run.id}, whose files are not in"
+                f" {job.run.folder}: start a run with another id"
+            )
+
+
+def begin(job: Job, stage: Stage) -> None:
+    """Write down that a run has come to a stage."""
+    with control_of(job.settings) as control:
+        if control is not None:
+            control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
+            control.reach_stage(job.run.id, stage)
+
+
+def corrections(job: Job) -> frozenset[tuple[str, int, int]]:
+    """Give where corrections of earlier runs stand in the contract's topic: id, partition, offset."""
+    ways = (each for each in job.contract.consumers if each.repair.route == "main")
+    with control_of(job.settings) as control:
+        return frozenset() if control is None else control.emitted([job.contract.link(each) for each in ways])
+
+
+def audited(job: Job, told: dict[str, Any]) -> dict[str, Any]:
+    """Write down what a run found; give for each link what is new in it, came back, and is gone."""
+    over_time: dict[str, Any] = {}
+    with control_of(job.settings) as control:
+        if control is None:
+            return over_time
+        control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
+        for link in told["links"]:
+            name = link["link"]
+            drift = control.record_findings(job.run.id, name, _sightings(job, name), complete=True, scope=job.ids)
+            over_time[name] = asdict(drift)
+        figures = _figures(job, told)
+        control.end_run(job.run.id, "audit", complete=told["complete"], exit_code=told["exit_code"], links=figures)
+    return over_time
+
+
+def verified(job: Job, told: dict[str, Any], exit_code: int) -> None:
+    """Write down how a run ended that was repaired."""
+    with control_of(job.settings) as control:
+        if control is not None:
+            figures = _figures(job, told)
+            control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
+            control.end_run(job.run.id, "verify", complete=told["complete"], exit_code=exit_code, links=figures)
+
+
+def _figures(job: Job, told: dict[str, Any]) -> list[LinkFigures]:
+    asked = None if job.ids is None else len(set(job.ids))
+    return [link_figures({**each, "asked": asked}) for each in told["links"]]
+
+
+def _sightings(job: Job, link: str) -> Iterator[Sighting]:
+    for each in stored.findings(job.run, links=[link], spark=job.spark):
+        if each["aggregate_id"] is not None and each["status"] != Status.IN_FLIGHT:
+            fields = sorted(field["name"] for field in each["fields"])
+            yield Sighting(each["aggregate_id"], each["difference"], each["cause"], content_digest(fields))

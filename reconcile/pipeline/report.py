@@ -1,0 +1,46 @@
+"""The stage `report`: what a run found, for people and for machines, beside its artifacts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from reconcile.contract.model import Contract
+from reconcile.pipeline import stored
+from reconcile.pipeline.result import report_of, to_data
+from reconcile.report.csv import COLUMNS, csv_of_rows
+from reconcile.report.html import report_html
+from reconcile.report.model import Report
+from reconcile.report.prometheus import prometheus
+from reconcile.settings.settings import Settings
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace
+
+HTML, CSV, JSON, PROMETHEUS = "report.html", "findings.csv", "report.json", "metrics.prom"
+FORMATS = {"html": HTML, "csv": CSV, "json": JSON, "prometheus": PROMETHEUS}
+"""The name of the file of each format."""
+
+
+def publish(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
+    """Write every rendering into the run's folder, each file whole or not at all; those that stand are replaced."""
+    report = report_of(run, place, settings, contract)
+    for form, name in FORMATS.items():
+        run.write_file(name, map(_writable, rendered(form, report, run, place, CSV)))
+    return report
+
+
+def rendered(form: str, report: Report, run: Run, place: Workspace, csv: str | None = None) -> Iterator[str]:
+    """Give a report in one of the formats, piece by piece; `csv` is where all findings stand, seen from it."""
+    if form == "html":
+        yield from report_html(report, csv)
+    elif form == "csv":
+        yield from csv_of_rows(stored.tuples(run, "findings", COLUMNS, place.spark))
+    elif form == "json":
+        yield json.dumps(to_data(report), ensure_ascii=False, allow_nan=False) + "\n"
+    else:
+        yield prometheus(report)
+
+
+def _writable(text: str) -> str:
+    """Replace what no file could hold: halves of characters, which JSON may name."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,97 @@
+"""What a run found, in figures: by link, by cause, by difference, and what that means for its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reconcile.contract.model import Consumer, Contract
+from reconcile.domain.finding import Difference, Status
+from reconcile.gather.fence.fence import Fence, Unread
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AGREES, DRIFT, COULD_NOT_TELL = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the first reading of a link gave."""
+
+    compared: int
+    """Ids that stand on either side."""
+    suspects: int
+    """Ids that were looked at closely."""
+    differing: int
+    """Those of them that differed."""
+
+
+def summary(
+    contract: Contract,
+    fence: Fence,
+    counted: Mapping[str, Counted],
+    findings: DataFrame,
+    unread: Mapping[str, Unread],
+) -> dict[str, Any]:
+    """Give the figures of a run, by link in the contract's order."""
+    from pyspark.sql import functions as f
+
+    grouped = findings.groupBy("link", "status", "cause", "difference").agg(f.count(f.lit(1)).alias("number")).collect()
+    lines: dict[str, list[Any]] = {}
+    for row in grouped:
+        lines.setdefault(row["link"], []).append(row)
+    links = [
+        _link(consumer, link, fence, counted[link], lines.get(link, []))
+        for consumer in contract.consumers
+        if (link := contract.link(consumer)) in counted and link not in unread
+    ]
+    complete = not unread
+    beyond = any(link["beyond_tolerance"] for link in links)
+    return {
+        "contract": contract.aggregate,
+        "complete": complete,
+        "fence": {"opened_at": fence.opened_at.isoformat(), "closed_at": fence.closed_at.isoformat()},
+        "links": links,
+        "unread": [
+            {"link": link, "message": each.message, "may_pass": each.may_pass} for link, each in sorted(unread.items())
+        ],
+        "exit_code": COULD_NOT_TELL if not complete else DRIFT if beyond else AGREES,
+    }
+
+
+def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: list[Any]) -> dict[str, Any]:
+    def number(**wanted: str) -> int:
+        return sum(row["number"] for row in rows if all(row[name] == value for name, value in wanted.items()))
+
+    drifted = sum(
+        row["number"] for row in rows if row["status"] == Status.CONFIRMED and row["difference"] != Difference.LATENT
+    )
+    waiting, tolerated = number(status=Status.IN_FLIGHT), number(status=Status.TOLERATED)
+    disagreeing = drifted + waiting + tolerated
+    passed = max(counted.differing - disagreeing, 0)
+    told = [row for row in rows if row["status"] != Status.IN_FLIGHT]
+    within = drifted <= consumer.tolerance.rows or drifted <= counted.compared * consumer.tolerance.ratio
+    return {
+        "link": link,
+        "consumer": consumer.name,
+        "settled": fence.consumer(consumer.name).settled,
+        "compared": counted.compared,
+        "agreeing": max(counted.compared - disagreeing - passed, 0),
+        "findings": sum(row["number"] for row in told),
+        "drifted": drifted,
+        "latent": number(status=Status.CONFIRMED, difference=Difference.LATENT),
+        "tolerated": tolerated,
+        "in_flight": waiting + passed,
+        "by_cause": _sums(told, "cause"),
+        "by_difference": _sums(told, "difference"),
+        "beyond_tolerance": not within,
+    }
+
+
+def _sums(rows: list[Any], name: str) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for row in rows:
+        sums[row[name]] = sums.get(row[name], 0) + row["number"]
+    return dict(sorted(sums.items(), key=lambda each: (-each[1], each[0])))

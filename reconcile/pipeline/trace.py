@@ -1,0 +1,136 @@
+"""An aggregate's records, or those of one correlation id, through the topic and all failure topics of its consumers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from reconcile.gather.evidence import parked
+from reconcile.gather.log.history import extend
+from reconcile.gather.log.history_columns import (
+    CORRELATION_ID,
+    DELETES,
+    EVENT_ID,
+    ID,
+    OFFSET,
+    PARTITION,
+    READABLE,
+    TIMESTAMP,
+    TYPE,
+    VERSION,
+)
+from reconcile.gather.log.history_store import HistoryStore
+from reconcile.kafka.cluster import Cluster
+from reconcile.pipeline.gather import avro, cluster_connection
+from reconcile.pipeline.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One record on the way."""
+
+    at: datetime | None
+    kind: str
+    """`log`, or where it was parked: `retry`, `stash`, `dead_letter`."""
+    topic: str
+    partition: int | None
+    offset: int | None
+    aggregate_id: str | None
+    version: str | None
+    event_id: str | None
+    correlation_id: str | None
+    what: str
+    consumer: str | None
+    """Whose failure topic it is."""
+
+
+def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[Trace]:
+    """Give the records of an id or of a correlation id as they are now, by time; at most so many."""
+    from pyspark.sql import functions as f
+
+    topic, connection = job.contract.topic, cluster_connection(job)
+    store = HistoryStore.of(job.workspace)
+    with closing(Cluster(topic.cluster, connection.resolve())) as cluster:
+        ends = cluster.ends(topic.name, cluster.topic(topic.name).partitions)
+        history = extend(job.spark, topic, connection, ends, store, avro=avro(job))
+        log = history.records(job.spark)
+        frames = [
+            parked.parked(
+                job.spark,
+                parked.read(job.spark, job.contract, consumer, cluster, connection, store, avro(job)),
+                consumer,
+                topic.name,
+                log,
+            ).withColumn("consumer", f.lit(consumer.name))
+            for consumer in job.contract.consumers
+        ]
+    column, value = (ID, aggregate_id) if aggregate_id is not None else (CORRELATION_ID, correlation_id)
+    records = log.where(f.col(column).eqNullSafe(f.lit(value)))
+    aside = reduce(lambda left, right: left.unionByName(right), frames)
+    # Not every framework keeps the event's own headers: then its place in the topic tells.
+    if aggregate_id is not None:
+        ours = aside.where(f.col("id").eqNullSafe(f.lit(aggregate_id)))
+    else:
+        places = records.select(f.col(PARTITION).alias("origin_partition"), f.col(OFFSET).alias("origin_offset"))
+        by_place = aside.join(f.broadcast(places), ["origin_partition", "origin_offset"], "left_semi")
+        by_header = aside.where(f.col("correlation_id").eqNullSafe(f.lit(correlation_id)))
+        ours = by_place.unionByName(by_header).dropDuplicates()
+    found = [_logged(row, topic.name) for row in _first(records, TIMESTAMP, limit)]
+    found += [_aside(row) for row in _first(ours, "at", limit)]
+    order = {"log": 0, "retry": 1, "stash": 2, "dead_letter": 3}
+    found.sort(key=lambda each: (each.at or datetime.max.replace(tzinfo=UTC), order[each.kind], each.offset or 0))
+    return found[:limit]
+
+
+def _first(rows: DataFrame, time: str, limit: int) -> list[Any]:
+    from pyspark.sql import functions as f
+
+    return rows.withColumn("_micros", f.unix_micros(time)).orderBy("_micros").limit(limit).collect()
+
+
+def _logged(row: Any, topic: str) -> Trace:
+    what = "deletes" if row[DELETES] else (row[TYPE] or "event") if row[READABLE] else "cannot be read"
+    return Trace(
+        _instant(row["_micros"]),
+        "log",
+        topic,
+        row[PARTITION],
+        row[OFFSET],
+        row[ID],
+        row[VERSION],
+        row[EVENT_ID],
+        row[CORRELATION_ID],
+        what,
+        None,
+    )
+
+
+def _aside(row: Any) -> Trace:
+    origin = "" if row["origin_offset"] is None else f" from {row['origin_partition']}@{row['origin_offset']}"
+    error = f": {row['error']}" if row["error"] else ""
+    state = f"; {row['resolved']}" if row["resolved"] else "; still there"
+    return Trace(
+        _instant(row["_micros"]),
+        row["kind"],
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["id"],
+        row["version"],
+        row["event_id"],
+        row["correlation_id"],
+        f"put aside{origin}{error}{state}",
+        row["consumer"],
+    )
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)

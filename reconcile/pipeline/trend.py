@@ -1,0 +1,130 @@
+"""Drift over the runs of a contract: from the control store where it tells, else from the runs that are still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from reconcile.control.findings import Seen
+from reconcile.control.runs import DriftPoint
+from reconcile.control.store import FILE, open_control
+from reconcile.errors import ReconcileError
+from reconcile.pipeline.asked import asked_of
+from reconcile.report.model import Trend, TrendPoint
+from reconcile.settings.settings import Settings
+from reconcile.workspace.manifest import DamagedArtifactError
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace, needs_spark
+
+MOST = 50
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def trends(
+    place: Workspace, settings: Settings, aggregate: str, until: datetime | None = None
+) -> tuple[tuple[Trend, ...], tuple[str, ...]]:
+    """Give drift over time, link by link, up to an instant; and what could not add to it.
+
+    Runs that were asked for some aggregates alone do not take part.
+    """
+    points: dict[tuple[str, str], TrendPoint] = {}
+    told, notes = _history(settings, aggregate)
+    for each in told:
+        points[each.figures.link, each.run_id] = _of_control(each)
+    found, damaged = _summaries(place, aggregate)
+    for run_id, summary in found:
+        for link, point in _of_summary(run_id, summary):
+            points[link, run_id] = _joined(point, points.get((link, run_id)))
+    if damaged:
+        notes = (*notes, f"The trend does without what is damaged: {', '.join(damaged)}.")
+    by_link: dict[str, list[TrendPoint]] = {}
+    for (link, _), point in points.items():
+        if until is None or point.at <= until:
+            by_link.setdefault(link, []).append(point)
+    ordered = {link: sorted(each, key=lambda point: (point.at, point.run_id))[-MOST:] for link, each in by_link.items()}
+    return tuple(Trend(link, tuple(each)) for link, each in sorted(ordered.items())), notes
+
+
+def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str], Seen]:
+    """Give what earlier runs knew of aggregates, by link and id; nothing where the control store does not answer."""
+    found: dict[tuple[str, str], Seen] = {}
+    if not _keeps(settings):
+        return found
+    try:
+        with open_control(settings) as control:
+            for link, some in ids.items():
+                found |= {(link, each): seen for each, seen in control.seen(link, some).items()}
+    except ReconcileError:
+        return {}
+    return found
+
+
+def sparkline(numbers: Iterable[int]) -> str:
+    """Give numbers as a line of small bars, the highest as high as a letter."""
+    given = list(numbers)
+    most = max(given, default=0)
+    return "".join(_BARS[0 if not most else -(-number * (len(_BARS) - 1) // most)] for number in given)
+
+
+def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tuple[str, ...]]:
+    if not _keeps(settings):
+        return [], ()
+    try:
+        with open_control(settings) as control:
+            return control.history(aggregate, MOST), ()
+    except ReconcileError:
+        return [], ("The control store did not answer, so the trend shows only runs that are still in the workspace.",)
+
+
+def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
+    """Give the figures of the runs of a contract that are still in the workspace, and which runs are damaged."""
+    found, damaged = [], []
+    for run_id in place.runs():
+        try:
+            run = place.run(run_id)
+            summary = run.json_if_there("summary")
+            if summary is not None and summary["contract"] == aggregate and not _of_some_ids(run):
+                found.append((run_id, summary))
+        except DamagedArtifactError:
+            damaged.append(run_id)
+    return found, damaged
+
+
+def _keeps(settings: Settings) -> bool:
+    """Tell whether there is a control store: to look at a report makes none."""
+    if settings.control_store is not None:
+        return True
+    return not needs_spark(settings.workspace) and (Path(settings.workspace) / FILE).exists()
+
+
+def _of_some_ids(run: Run) -> bool:
+    asked = asked_of(run)
+    return asked is not None and asked.ids is not None
+
+
+def _of_control(told: DriftPoint) -> TrendPoint:
+    figures, drift = told.figures, told.drift
+    latent = figures.by_difference.get("latent", 0)
+    return TrendPoint(
+        told.run_id,
+        told.started_at,
+        told.complete,
+        figures.compared,
+        max(figures.findings - latent, 0),
+        *((drift.opened, drift.returned, drift.closed, drift.still_open) if drift is not None else ()),
+    )
+
+
+def _of_summary(run_id: str, summary: Mapping[str, Any]) -> Iterable[tuple[str, TrendPoint]]:
+    at = datetime.fromisoformat(summary["fence"]["opened_at"])
+    for each in summary["links"]:
+        yield each["link"], TrendPoint(run_id, at, summary["complete"], each["compared"], each["drifted"])
+
+
+def _joined(point: TrendPoint, told: TrendPoint | None) -> TrendPoint:
+    if told is None:
+        return point
+    changes = (told.opened, told.returned, told.closed, told.still_open)
+    return TrendPoint(point.run_id, point.at, point.complete, point.compared, point.drifted, *changes)

@@ -1,0 +1,196 @@
+"""The stage `verify`: whether each copy that was corrected agrees now, as its group has passed the correction."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from reconcile.audit import link_facts
+from reconcile.contract.model import Consumer
+from reconcile.control.alone import holder
+from reconcile.control.correction_state import PENDING, Correction, State, Verified
+from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.case import FieldRule, Row
+from reconcile.domain.correction import Item
+from reconcile.domain.plan import LinkPlan, Plan
+from reconcile.domain.version import parse
+from reconcile.errors import UnreachableError
+from reconcile.gather.fence.opening import open_fence
+from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.stores import row_columns
+from reconcile.kafka.cluster import Cluster
+from reconcile.pipeline import audit as auditing
+from reconcile.pipeline import gather as gathering
+from reconcile.pipeline.apply import APPLIED, awaited
+from reconcile.pipeline.job import Job
+from reconcile.pipeline.plan import planned
+from reconcile.repair import planning
+from reconcile.repair.verification import Sides, Verdict, passed, verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LOG = logging.getLogger(__name__)
+
+VERIFIED = "verified"
+
+_TTL = timedelta(seconds=30)
+_REPAIRED = frozenset({State.CONVERGED, State.SUPERSEDED})
+_MAY_BE_THERE = "an attempt that was cut off may have emitted it: apply again"
+_NOT_PASSED = "its group has not come to it within settle.timeout"
+
+
+def verify(job: Job) -> dict[str, Any]:
+    """Say what became of each correction; those that nobody has consumed yet may be asked about again."""
+    inputs = job.inputs([APPLIED])
+    if job.run.done(VERIFIED, inputs):
+        _LOG.info("verified already")
+        found: dict[str, Any] = job.run.json(VERIFIED)
+        return found
+    plan = planned(job.run)
+    summary = job.run.json(auditing.SUMMARY)
+    with open_control(job.settings) as control:
+        verifying = _Verifying(job, plan, control)
+        links = [verifying.link(each) for each in plan.links]
+    told = _told(job, plan, summary, links)
+    unverified = sum(each["outcomes"].get(State.UNVERIFIED, 0) for each in told["links"])
+    notes = [f"{unverified} corrections are unverified"] if unverified else []
+    job.run.publish_json(VERIFIED, told, inputs, stage="verify", complete=not unverified, notes=notes)
+    return told
+
+
+class _Verifying:
+    def __init__(self, job: Job, plan: Plan, control: ControlStore) -> None:
+        self.job, self.plan, self.control = job, plan, control
+
+    def link(self, link: LinkPlan) -> list[dict[str, Any]]:
+        """Look at what has not come to an end, and give what became of each correction."""
+        job = self.job
+        pending = self._pending(link)
+        if pending:
+            consumer = next(each for each in job.contract.consumers if each.name == link.consumer)
+            _LOG.info(f"{link.link}: verifying {len(pending):,} corrections")
+            found = self._verdicts(link, consumer, pending)
+            with self.control.lease(link.link, holder(job.run.id), _TTL) as held:
+                outcomes = [Verified(id_, each.outcome, each.reason) for id_, each in found.items()]
+                self.control.mark_verified(held.require(), job.run.id, outcomes)
+        return self._outcomes(link)
+
+    def _pending(self, link: LinkPlan) -> dict[str, dict[int, int]]:
+        """Give where the records of each correction stand that is not yet known to have come to an end."""
+        found: dict[str, dict[int, int]] = {}
+        for each in self.control.corrections(link.link, self.job.run.id):
+            if each.state in PENDING and each.offset is not None:
+                found.setdefault(each.correction_id, {})[each.partition] = each.offset
+        return found
+
+    def _verdicts(
+        self, link: LinkPlan, consumer: Consumer, pending: Mapping[str, dict[int, int]]
+    ) -> dict[str, Verdict]:
+        committed = self._committed(link, consumer, pending)
+        items = {each.correction_id: each for each in link.corrections}
+        reached = {id_: items[id_] for id_, places in pending.items() if passed(places, committed)}
+        found = {id_: Verdict(State.UNVERIFIED, _NOT_PASSED) for id_ in pending if id_ not in reached}
+        found |= self._read(consumer, reached)
+        doubtful = {id_: reached[id_] for id_, each in found.items() if each.outcome is State.REFUSED}
+        if doubtful:
+            # A consumer may commit a little before what it applies can be seen.
+            time.sleep(consumer.settle.confirm_after.total_seconds())
+            found |= self._read(consumer, doubtful)
+        return found
+
+    def _committed(
+        self, link: LinkPlan, consumer: Consumer, pending: Mapping[str, Mapping[int, int]]
+    ) -> Mapping[int, int | None]:
+        """Wait until the group has passed all, or its time is over; give how far it has come."""
+        places: dict[int, int] = {}
+        for each in pending.values():
+            for partition, offset in each.items():
+                places[partition] = max(offset, places.get(partition, 0))
+        connection = gathering.cluster_connection(self.job)
+        with closing(Cluster(self.job.contract.topic.cluster, connection.resolve())) as cluster:
+            awaited(
+                lambda: cluster.committed(link.group, link.topic, places),
+                places,
+                consumer.settle.timeout.total_seconds(),
+            )
+            return cluster.committed(link.group, link.topic, places)
+
+    def _read(self, consumer: Consumer, items: Mapping[str, Item]) -> dict[str, Verdict]:
+        """Read both sides' rows, the source's first, and decide."""
+        job, contract = self.job, self.job.contract
+        if not items:
+            return {}
+        ids = [(each.aggregate_id,) for each in items.values()]
+        with open_fence(contract, job.file, job.settings, [consumer.name], timeout=timedelta(0)) as opened:
+            for unread in opened.fence.unread:
+                raise UnreachableError(f"{unread.link}: {unread.message}")
+            reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
+            with reader.reading():
+                asked = job.spark.createDataFrame(ids, f"{row_columns.ID} string")
+                source, copy = reader.rows
+                rules = link_facts.field_rules(consumer, copy.form.fields)
+                sources, copies = (_rows(each.among(asked), rules) for each in (source, copy))
+        told = planning.terms(contract, consumer).told
+        brought = [rule for rule in rules if rule.name in told]
+        return {
+            id_: verdict(each, _sides(each, sources, copies), brought, consumer.guard) for id_, each in items.items()
+        }
+
+    def _outcomes(self, link: LinkPlan) -> list[dict[str, Any]]:
+        records: dict[str, Correction] = {}
+        for each in self.control.corrections(link.link, self.job.run.id):
+            if each.state is not State.DROPPED:
+                records.setdefault(each.correction_id, each)
+        return [
+            {
+                "correction_id": id_,
+                "aggregate_id": each.aggregate_id,
+                "outcome": str(State.UNVERIFIED if each.state is State.INTENDED else each.state),
+                "reason": _MAY_BE_THERE if each.state is State.INTENDED else each.reason,
+            }
+            for id_, each in sorted(records.items(), key=lambda one: one[1].aggregate_id)
+        ]
+
+
+def _told(job: Job, plan: Plan, summary: Mapping[str, Any], outcomes: Sequence[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Give the figures: what was repaired, what is left, and what that means for the exit code."""
+    figures = {each["link"]: each for each in summary["links"]}
+    links = []
+    for link, of_link in zip(plan.links, outcomes, strict=True):
+        consumer = next(each for each in job.contract.consumers if each.name == link.consumer)
+        audited = figures.get(link.link, {"drifted": 0, "compared": 0})
+        counted = Counter(each["outcome"] for each in of_link)
+        left = max(audited["drifted"] - sum(counted[each] for each in _REPAIRED), 0)
+        within = left <= consumer.tolerance.rows or left <= audited["compared"] * consumer.tolerance.ratio
+        links.append(
+            {
+                "link": link.link,
+                "outcomes": dict(counted),
+                "left": left,
+                "beyond_tolerance": not within,
+                "corrections": of_link,
+            }
+        )
+    unverified = any(each["outcomes"].get(State.UNVERIFIED) for each in links)
+    beyond = any(each["beyond_tolerance"] for each in links)
+    code = 2 if not summary["complete"] else 1 if unverified or beyond else 0
+    return {"run_id": job.run.id, "links": links, "exit_code": code}
+
+
+def _sides(item: Item, sources: Mapping[str, Row], copies: Mapping[str, Row]) -> Sides:
+    assert item.aggregate_id is not None
+    return Sides(sources.get(item.aggregate_id), copies.get(item.aggregate_id))
+
+
+def _rows(frame: DataFrame, rules: Sequence[FieldRule]) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for id_text, version, *values in frame.collect():
+        names = (rule.name for rule in rules)
+        found[id_text] = Row(dict(zip(names, values, strict=True)), parse(version))
+    return found

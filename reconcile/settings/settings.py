@@ -1,0 +1,138 @@
+"""The settings of an installation: where runs are kept, what contracts connect to, and how Spark runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from reconcile.config.durations import Duration
+from reconcile.config.text import Text
+from reconcile.config.validation import Model, require_consistent, suggestion, validated
+from reconcile.config.yamlfile import KeyPath, load, quoted
+from reconcile.errors import InvalidFileError, Problem, ReconcileError
+from reconcile.settings.connections import AnyConnection, Connection, ControlStore
+from reconcile.settings.references import Given, reference
+
+DEFAULT_FILE = Path("reconcile.yaml")
+FILE_VARIABLE = "RECONCILE_CONFIG"
+OVERRIDE_PREFIX = "RECONCILE_CONN_"
+
+
+class UnknownConnectionError(ReconcileError):
+    """Raised when a contract names a connection that the settings do not have: add it, or correct the name."""
+
+
+def _folder(value: Any) -> Any:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("expected the path of a folder, or a URI such as s3a://bucket/runs")
+    return value
+
+
+class Spark(Model):
+    """How Spark runs."""
+
+    master: Text = "local[*]"
+    """Where Spark runs: local[*], spark://host:port, k8s://..., or yarn."""
+    conf: dict[Text, Text] = Field(default_factory=dict)
+    """Settings for Spark, as it names them."""
+
+
+class LogHistory(Model):
+    """How long the histories of topics are kept."""
+
+    keep: Duration | None = None
+    """Records that are older are given up, a reading at a time; left out, all are kept."""
+
+
+class Settings(Model):
+    """What an installation sets once for all contracts."""
+
+    workspace: Annotated[str, BeforeValidator(_folder)] = "runs"
+    """The folder in which runs are kept: a path, or a URI of a file system that Spark reaches."""
+    control_store: ControlStore | None = None
+    """The database that keeps runs, findings over time and corrections."""
+    connections: dict[Text, AnyConnection] = Field(default_factory=dict)
+    """What contracts connect to, by name."""
+    spark: Spark = Spark()
+    """How Spark runs."""
+    history: LogHistory = LogHistory()
+    """How long the histories of topics are kept."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        found: list[tuple[KeyPath, str]] = []
+        first: dict[str, str] = {}
+        for name in self.connections:
+            variable = override_variable(name)
+            if variable in first:
+                message = f"shares the variable {variable} with {quoted(first[variable])}: rename one"
+                found.append((("connections", name), message))
+            first.setdefault(variable, name)
+        require_consistent(found)
+        return self
+
+    def connection(self, name: str) -> Connection:
+        """Give a connection; raise UnknownConnectionError with the nearest name if there is none."""
+        if name in self.connections:
+            return self.connections[name]
+        if not self.connections:
+            how = f"no connection is set: write {DEFAULT_FILE}, or name a file with --config or {FILE_VARIABLE}"
+            raise UnknownConnectionError(f"no connection {quoted(name)}; {how}")
+        valid = f"; there are {', '.join(sorted(self.connections))}"
+        raise UnknownConnectionError(f"no connection {quoted(name)}{suggestion(name, self.connections) or valid}")
+
+
+def load_settings(
+    config: Path | None = None, workspace: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Settings:
+    """Read the settings: `config`, else what RECONCILE_CONFIG names, else ./reconcile.yaml, else the defaults.
+
+    Raises InvalidFileError with every problem. A connection's address gives way to RECONCILE_CONN_<NAME>.
+    """
+    file = _file(config, environ)
+    folder = file.parent if file else Path()
+    settings = Settings()
+    if file:
+        settings = validated(Settings, load(file), file, context={"folder": folder}, secretive=True)
+    connections = {
+        name: _overridden(name, connection, folder, environ) for name, connection in settings.connections.items()
+    }
+    update: dict[str, object] = {"connections": connections}
+    if workspace is not None:
+        update["workspace"] = workspace
+    return settings.model_copy(update=update)
+
+
+def override_variable(name: str) -> str:
+    """Name the environment variable that overrides a connection: RECONCILE_CONN_USER_DB for user-db."""
+    return OVERRIDE_PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def _file(config: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if config is not None:
+        return config
+    if FILE_VARIABLE in environ:
+        if not environ[FILE_VARIABLE]:
+            raise InvalidFileError(FILE_VARIABLE, [Problem("", "is set but empty: name a file, or unset it")])
+        return Path(environ[FILE_VARIABLE])
+    return DEFAULT_FILE if DEFAULT_FILE.exists() else None
+
+
+def _overridden(name: str, connection: Connection, folder: Path, environ: Mapping[str, str]) -> Connection:
+    variable = override_variable(name)
+    value = environ.get(variable)
+    if value is None:
+        return connection
+    if not value.strip():
+        raise InvalidFileError(variable, [Problem("", "is set but empty: give an address, or unset it")])
+    try:
+        wanted = "url" if connection.address == "registry" else connection.address
+        address = reference(value, wanted, folder) or Given(SecretStr(value), variable)
+    except ValueError as error:
+        raise InvalidFileError(variable, [Problem("", str(error))]) from None
+    return connection.model_copy(update={connection.address: address})

@@ -1,0 +1,197 @@
+"""A run: the artifacts that its stages publish, whole or not at all, and read from one another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reconcile.errors import RefusedError
+from reconcile.workspace.artifact import Artifact, Written, data_files, is_artifact_name
+from reconcile.workspace.filesystem import FileSystem, literal
+from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, MissingArtifactError, Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DATA = "data"
+_JSON = "data.json"
+
+
+class Run:
+    """The artifacts of one run, each a folder with data and a manifest."""
+
+    def __init__(self, files: FileSystem, folder: str, run_id: str) -> None:
+        self._files = files
+        self.folder = folder
+        self.id = run_id
+
+    def inputs(
+        self,
+        contract: str,
+        settings: Mapping[str, Any] | None = None,
+        made_of: Iterable[str | Manifest] = (),
+    ) -> Inputs:
+        """Say what an artifact will be made of: names of this run's artifacts, or manifests from elsewhere.
+
+        Raises MissingArtifactError for a name that is not published.
+        """
+        read = [self.manifest(each) if isinstance(each, str) else each for each in made_of]
+        return Inputs(
+            contract=contract,
+            settings=dict(settings or {}),
+            artifacts={each.name: each.digest for each in read},
+            incomplete=tuple(each.name for each in read if not each.complete),
+        )
+
+    def done(self, name: str, inputs: Inputs) -> bool:
+        """Tell whether a complete artifact of these inputs stands, so that there is nothing to do.
+
+        Raises ChangedInputsError, with every change, if a complete one of other inputs stands.
+        """
+        manifest = self.find(name)
+        if manifest is None or not manifest.complete:
+            return False
+        if changes := manifest.inputs.changes(to=inputs):
+            raise ChangedInputsError(
+                f"{name} of the run {self.id} was made of something else; what changed is\n  "
+                + "\n  ".join(changes)
+                + "\nstart a new run, or go back to what this one was made of"
+            )
+        return True
+
+    def publish_json(
+        self,
+        name: str,
+        value: Any,
+        inputs: Inputs,
+        *,
+        stage: Stage,
+        complete: bool = True,
+        notes: Sequence[str] = (),
+    ) -> Manifest:
+        """Publish a value as JSON. Incomplete inputs make it incomplete; an incomplete artifact is replaced."""
+
+        def write(place: str) -> Written:
+            text = json.dumps(value, indent=1, allow_nan=False)
+            self._files.write_text_atomically(f"{place}/{_JSON}", text + "\n")
+            rows = len(value) if isinstance(value, list) else 1
+            return Written("json", rows, _json_digest(json.loads(text)))
+
+        return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
+
+    def publish_parquet(
+        self,
+        name: str,
+        df: DataFrame,
+        inputs: Inputs,
+        *,
+        stage: Stage,
+        partition_by: Sequence[str] = (),
+        complete: bool = True,
+        notes: Sequence[str] = (),
+    ) -> Manifest:
+        """Publish a DataFrame as Parquet, counted and digested as it is written."""
+        from pyspark.sql import Observation
+
+        from reconcile.workspace import table_digest
+
+        def write(place: str) -> Written:
+            observation = Observation()
+            writer = table_digest.observed(df, observation).write
+            writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+            if partition_by:
+                writer = writer.partitionBy(*partition_by)
+            writer.parquet(self._files.uri(f"{place}/{_DATA}"))
+            rows = table_digest.row_count(observation)
+            if rows and not data_files(self._files, place):
+                raise RefusedError(
+                    f"Spark wrote {rows} rows, and none of them came to {self.folder}: "
+                    "its executors need a workspace that they share, such as hdfs://... or s3a://..."
+                )
+            return Written("parquet", rows, table_digest.digest(df.schema, observation), df.schema.jsonValue())
+
+        return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
+
+    def write_file(self, name: str, pieces: Iterable[str]) -> str:
+        """Write a file for people beside the artifacts, of which readers see all or nothing; give its path."""
+        path = f"{self.folder}/{name}"
+        self._files.write_pieces_atomically(path, pieces)
+        return path
+
+    def discard(self, stage: Stage) -> None:
+        """Remove what a stage has published: an attempt that was cut off left it, and the next one begins anew."""
+        for manifest in self.manifests():
+            if manifest.stage == stage:
+                self._artifact(manifest.name).remove()
+
+    def find(self, name: str) -> Manifest | None:
+        """Give the manifest of an artifact, or None if it is not published.
+
+        Raises DamagedArtifactError if its files are not those that were published.
+        """
+        return self._artifact(name).find()
+
+    def manifest(self, name: str) -> Manifest:
+        """Give the manifest of an artifact; raise MissingArtifactError if it is not published."""
+        manifest = self.find(name)
+        if manifest is None:
+            raise MissingArtifactError(f"the run {self.id} has no {name} in {self.folder}: run the stage that makes it")
+        return manifest
+
+    def manifests(self) -> list[Manifest]:
+        """Give the manifests of all artifacts, by name."""
+        try:
+            entries = self._files.list(self.folder)
+        except FileNotFoundError:
+            return []
+        found = [self.find(entry.name) for entry in entries if entry.folder and is_artifact_name(entry.name)]
+        return [manifest for manifest in found if manifest is not None]
+
+    def json_if_there(self, name: str) -> Any:
+        """Give the value of a JSON artifact, or None if it is not published."""
+        return self.json(name) if self.find(name) is not None else None
+
+    def json(self, name: str) -> Any:
+        """Give the value of a JSON artifact."""
+        while True:
+            manifest = self._of_kind(name, "json")
+            try:
+                value = json.loads(self._files.read_text(f"{self._artifact(name).folder}/{_JSON}"))
+                if _json_digest(value) == manifest.digest:
+                    return value
+                problem = f"{_JSON} is not what was published"
+            except (FileNotFoundError, ValueError):
+                problem = f"{_JSON} is gone, or not JSON any more"
+            if self.find(name) == manifest:
+                raise self._artifact(name).damaged(problem)
+
+    def parquet(self, name: str, spark: SparkSession) -> DataFrame:
+        """Give the rows of a Parquet artifact, with the columns that were published in their order."""
+        from pyspark.sql.types import StructType
+
+        manifest = self._of_kind(name, "parquet")
+        schema = StructType.fromJson(manifest.columns or {"fields": []})
+        if not manifest.files:
+            return spark.createDataFrame([], schema)
+        path = literal(self._files.uri(f"{self._artifact(name).folder}/{_DATA}"))
+        df = spark.read.schema(schema).parquet(path)
+        return df.select(*(f"`{column.replace('`', '``')}`" for column in schema.names))
+
+    def data_files(self, name: str) -> list[str]:
+        """Give the paths of an artifact's data files, for readers that are not Spark."""
+        return [f"{self._artifact(name).folder}/{path}" for path in sorted(self.manifest(name).files)]
+
+    def _of_kind(self, name: str, kind: str) -> Manifest:
+        manifest = self.manifest(name)
+        if manifest.kind != kind:
+            raise RefusedError(f"{name} of the run {self.id} is {manifest.kind}, not {kind}")
+        return manifest
+
+    def _artifact(self, name: str) -> Artifact:
+        return Artifact(self._files, self.folder, self.id, name)
+
+
+def _json_digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
