@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +18,13 @@ import click
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import log_to_stderr
+from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from reconcile.gather.link_reader import AskedMode
-    from reconcile.workspace.run import Run
+    from reconcile.gather.stores.digest import AskedMode
 
 REFUSED, TRY_LATER = 2, 75
-
-
-class IncompleteError(UnreachableError):
-    """Raised when a store or a cluster did not answer when a link was read: gather again later."""
-
-
-class UnverifiedError(UnreachableError):
-    """Raised when a copy does not show its corrections yet: verify again later."""
 
 
 @click.command()
@@ -63,6 +54,7 @@ def application(
     from reconcile.contract.model import load_contract
     from reconcile.control.alone import alone
     from reconcile.control.store import open_control
+    from reconcile.pipeline.stages import perform
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
 
@@ -74,44 +66,10 @@ def application(
         session(settings, f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
+        scope = All() if ids is None else Ids.of(ids)
         run = place.run(run_id)
-        job = Job(contract, file, settings, place, run, consumers, ids, mode, spark_session=spark, alone=held)
-        wanted = stages.split(",")
-        perform(job, wanted, approved=approved)
-        if "audit" in wanted:
-            require_read(run)
-
-
-def require_read(run: Run) -> None:
-    """Raise IncompleteError where what could not be read may be read later; the other links are audited by then."""
-    from reconcile.pipeline import stages as pipeline
-
-    if lost := [each for each in pipeline.summary(run)["unread"] if each["may_pass"]]:
-        raise IncompleteError("; ".join(f"{each['link']} could not be read: {each['message']}" for each in lost))
-
-
-def perform(job: Job, stages: Sequence[str], *, approved: bool) -> None:
-    """Run stages until one of them says that no other may follow."""
-    from reconcile.pipeline import stages as pipeline
-    from reconcile.report.expectations import unmet
-
-    for stage in stages:
-        if job.alone is not None:
-            job.alone.require()
-        _say(f"{job.run.id}: {stage}")
-        if stage == "quality":
-            if failed := unmet(pipeline.quality(job)):
-                _say(f"nothing is planned, for an expectation failed: {'; '.join(failed)}")
-                return
-        elif stage == "apply":
-            pipeline.apply(job, approved=approved)
-        elif stage == "verify":
-            verified = pipeline.verify(job)
-            waiting = sum(link["outcomes"].get("unverified", 0) for link in verified["links"])
-            if waiting:
-                raise UnverifiedError(f"{waiting:,} corrections are not verified yet: see that the groups consume")
-        else:
-            {"gather": pipeline.gather, "audit": pipeline.audit, "plan": pipeline.plan}[stage](job)
+        job = Job(contract, file, settings, place, run, consumers, scope, mode, spark_session=spark, alone=held)
+        perform(job, stages.split(","), approved=approved)
 
 
 def main() -> None:

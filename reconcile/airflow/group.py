@@ -71,4 +71,4 @@ def verify(asked: dict[str, Any]) -> dict[str, Any]:
         raise AirflowSkipException(f"nothing was applied: {error}") from None
     if failed := unrepaired(found):
         raise AirflowFailException("\n".join(failed))
-    return {each["link"]: each["outcomes"] for each in found["links"]}
+    return {each.link: each.outcomes for each in found.links}

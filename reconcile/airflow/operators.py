@@ -15,7 +15,7 @@ from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import POOL, installation
 from reconcile.airflow.link import ReportLink
 from reconcile.airflow.review import APPROVE, not_applied
-from reconcile.airflow.stages import told
+from reconcile.airflow.stages import reported
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -103,7 +103,7 @@ class Report(BaseOperator):
         from reconcile.errors import RefusedError
 
         try:
-            figures = told(Asked.of(self.asked))
+            figures = reported(Asked.of(self.asked))
         except RefusedError as error:
             raise AirflowSkipException(f"there is nothing to report: {error}") from None
         for outlet in self.outlets:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reconcile.airflow.alerts import refusals
 from reconcile.airflow.asked import Asked
+
+if TYPE_CHECKING:
+    from reconcile.domain.plan import Plan
 
 APPROVE = "Approve"
 
 
-def review(asked: Asked, plan: Mapping[str, Any], aggregates: Mapping[str, int]) -> dict[str, Any]:
-    """Give how many corrections a plan has, whether a person has to approve, and why none may be applied.
+def review(asked: Asked, plan: Plan, aggregates: Mapping[str, int]) -> dict[str, Any]:
+    """Build how many corrections a plan has, whether a person has to approve, and why none may be applied.
 
     `aggregates` says how many each link has, of which `max_ratio` is a share.
     """
-    numbers = {link["link"]: _corrections(link) for link in plan["links"]}
-    approval = [link["link"] for link in plan["links"] if link["approval"] and numbers[link["link"]]]
+    numbers = {link.link: len(link.corrections) for link in plan.links}
+    approval = [link.link for link in plan.links if link.approval and numbers[link.link]]
     reason = _reason(asked, plan, aggregates, numbers)
     return {
-        "run_id": plan["run_id"],
+        "run_id": plan.run_id,
         "corrections": sum(numbers.values()),
         "skipped": reason,
         "needs_approval": reason is None and bool(approval),
-        "subject": f"{plan['contract']}: {sum(numbers.values()):,} corrections",
-        "body": _body(plan, numbers),
+        "subject": f"{plan.contract}: {sum(numbers.values()):,} corrections",
+        "body": _body(plan),
     }
 
 
@@ -51,10 +54,8 @@ def not_applied(reviewed: Mapping[str, Any], decision: Mapping[str, Any] | None)
     return None
 
 
-def _reason(
-    asked: Asked, plan: Mapping[str, Any], aggregates: Mapping[str, int], numbers: Mapping[str, int]
-) -> str | None:
-    if reasons := refusals(plan):
+def _reason(asked: Asked, plan: Plan, aggregates: Mapping[str, int], numbers: Mapping[str, int]) -> str | None:
+    if reasons := plan.reasons:
         return "the plan is refused: " + "; ".join(reasons)
     if not any(numbers.values()):
         return "there is nothing that a correction could mend"
@@ -63,21 +64,14 @@ def _reason(
     return None if asked.apply else "a dry run was asked for"
 
 
-def _corrections(link: Mapping[str, Any]) -> int:
-    return int(link["counts"]["restate"]) + int(link["counts"]["tombstone"])
-
-
-def _body(plan: Mapping[str, Any], numbers: Mapping[str, int]) -> str:
+def _body(plan: Plan) -> str:
     lines = []
-    for link in plan["links"]:
-        counts = link["counts"]
+    for link in plan.links:
+        counts = link.counts
         what = ", ".join(f"{counts[name]:,} {name}" for name in ("restate", "tombstone", "advice") if counts[name])
-        readers = ", ".join(link["readers"]) or "nobody"
-        lines.append(f"- **{link['link']}**: {what or 'nothing'}; to `{link['topic']}`, also read by {readers}")
-        lines += [f"  - note: {each}" for each in link["warnings"]]
-        causes: dict[str, int] = {}
-        for item in link["items"]:
-            if numbers[link["link"]] and item["action"] in ("restate", "tombstone"):
-                causes[item["cause"]] = causes.get(item["cause"], 0) + 1
+        readers = ", ".join(link.readers) or "nobody"
+        lines.append(f"- **{link.link}**: {what or 'nothing'}; to `{link.topic}`, also read by {readers}")
+        lines += [f"  - note: {each}" for each in link.warnings]
+        causes = Counter(item.cause for item in link.corrections)
         lines += [f"  - {cause}: {number:,}" for cause, number in sorted(causes.items())]
-    return "\n".join([*lines, "", f"`reconcile plan --run {plan['run_id']}` shows it line by line."])
+    return "\n".join([*lines, "", f"`reconcile plan --run {plan.run_id}` shows it line by line."])

@@ -6,73 +6,77 @@ within the task.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from reconcile.airflow.alerts import alerts
 from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import installation
 from reconcile.airflow.review import review
 
+if TYPE_CHECKING:
+    from reconcile.pipeline.handoffs import Verified
+
 
 def failed_gate(asked: Asked) -> list[str]:
     """Say why a run may not go on: what could not be read, and which expectations failed that stop it."""
-    from reconcile.report.expectations import against_repair
+    from reconcile.pipeline.handoffs import Quality, Summary
+    from reconcile.quality.gate import against_repair
 
     with installation().run(asked.run_id) as (_, run, _settings):
-        unread = [f"{each['link']} could not be read: {each['message']}" for each in run.json("summary")["unread"]]
-        return [*unread, *against_repair(run.json("quality"))]
+        unread = [f"{each.link} could not be read: {each.message}" for each in run.read(Summary).unread]
+        return [*unread, *against_repair(run.read(Quality).results)]
 
 
 def reviewed(asked: Asked) -> dict[str, Any]:
-    """Give what a run's plan comes to."""
+    """Read what a run's plan comes to."""
     from reconcile.domain.plan import aggregates
+    from reconcile.pipeline.handoffs import Fence, Summary, planned
 
     with installation().run(asked.run_id) as (_, run, _settings):
-        rows = run.json("fence")["source"]["rows"]
-        links = run.json("summary")["links"]
-        numbers = {each["link"]: aggregates(each["compared"], rows, some=bool(asked.ids)) for each in links}
-        return review(asked, run.json("plan"), numbers)
+        rows, links = run.read(Fence).source.rows, run.read(Summary).links
+        numbers = {each.link: aggregates(each.compared, rows, some=bool(asked.ids)) for each in links}
+        return review(asked, planned(run), numbers)
 
 
-def verified(asked: Asked) -> dict[str, Any]:
-    """Give what became of a run's corrections."""
+def verified(asked: Asked) -> Verified:
+    """Read what became of a run's corrections."""
+    from reconcile.pipeline.handoffs import Verified
+
     with installation().run(asked.run_id) as (_, run, _settings):
-        found: dict[str, Any] = run.json("verified")
-        return found
+        return run.read(Verified)
 
 
-def told(asked: Asked) -> dict[str, Any]:
-    """Write a run's report and give its figures, with what people have to be told.
+def reported(asked: Asked) -> dict[str, Any]:
+    """Write a run's report and return its figures, with what people have to be told.
 
     Raises RefusedError if there is no such run, or it was not audited.
     """
     from reconcile.pipeline import stages as pipeline
-    from reconcile.pipeline.contracts import contract_of
-    from reconcile.report.expectations import exit_code_with, unmet
+    from reconcile.pipeline.handoffs import PLAN, Summary, Verified, planned, results_of
+    from reconcile.pipeline.runs import contract_of
+    from reconcile.quality.gate import unmet
+    from reconcile.report.verdict import exit_code_with
 
     with installation().run(asked.run_id) as (place, run, settings):
-        summary = run.json("summary")
+        summary, verified = run.read(Summary), run.read_if_there(Verified)
         report = pipeline.report(run, place, settings, contract_of(run))
-        quality, plan, verified = (run.json_if_there(name) for name in ("quality", "plan", "verified"))
-        known = alerts(summary, quality, plan, verified)
-        links = [
-            {name: each[name] for name in ("link", "settled", "compared", "agreeing", "drifted", "latent", "in_flight")}
-            for each in summary["links"]
-        ]
+        results, plan = results_of(run), planned(run) if run.find(PLAN) else None
+        names = ("link", "settled", "compared", "agreeing", "drifted", "latent", "in_flight")
         return {
             "run_id": run.id,
-            "contract": summary["contract"],
+            "contract": summary.contract,
             "verdict": report.verdict,
-            "complete": summary["complete"],
-            "exit_code": exit_code_with(summary["exit_code"], len(unmet(quality))),
-            "links": links,
+            "complete": summary.complete,
+            "exit_code": exit_code_with(summary.exit_code, len(unmet(results))),
+            "links": [{name: getattr(each, name) for name in names} for each in summary.links],
             "repair": _repair(verified),
-            "alerts": [{"kind": each.kind, "message": each.message} for each in known],
+            "alerts": [asdict(each) for each in alerts(summary, results, plan, verified)],
         }
 
 
-def _repair(verified: dict[str, Any] | None) -> dict[str, Any] | None:
+def _repair(verified: Verified | None) -> dict[str, Any] | None:
     if verified is None:
         return None
-    links = {each["link"]: {"outcomes": each["outcomes"], "left": each["left"]} for each in verified["links"]}
-    return {"exit_code": verified["exit_code"], "links": links}
+    links = {each.link: {"outcomes": each.outcomes, "left": each.still_different} for each in verified.links}
+    return {"exit_code": verified.exit_code, "links": links}

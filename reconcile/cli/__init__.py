@@ -4,52 +4,52 @@ from __future__ import annotations
 
 import sys
 import traceback
+from importlib import import_module
 
 import click
 
-from reconcile.cli.airflow import airflow
-from reconcile.cli.contract import contract
-from reconcile.cli.demo import demo
-from reconcile.cli.doctor import doctor
-from reconcile.cli.explain import explain
-from reconcile.cli.fence import fence
-from reconcile.cli.findings import findings, runs
-from reconcile.cli.history import history
-from reconcile.cli.lab import lab
 from reconcile.cli.output import visible
-from reconcile.cli.quality import quality
-from reconcile.cli.repair import apply, plan, verify
-from reconcile.cli.report import report
-from reconcile.cli.request import request
-from reconcile.cli.run import audit, gather, run
-from reconcile.cli.trace import trace
-from reconcile.cli.web import web
 from reconcile.errors import ReconcileError
-from reconcile.pipeline.logs import log_to_stderr
 
 COULD_NOT_TELL = 2
 INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_MODULES = {
+    "contract": "contract", "run": "run", "gather": "run", "audit": "run", "quality": "quality", "plan": "repair",
+    "apply": "repair", "verify": "repair", "findings": "findings", "explain": "explain", "trace": "trace",
+    "runs": "findings", "report": "report", "history": "history", "web": "web", "fence": "fence", "doctor": "doctor",
+    "lab": "lab", "demo": "demo", "request": "request", "airflow": "airflow",
+}  # fmt: skip
+"""The commands, in the order of help, and the module that each is in."""
+
+
+class _Commands(click.Group):
+    """Loads the module of the command that is called, and no other: what is light stays light."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        """Name all commands."""
+        return list(_MODULES)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        """Load a command; None if there is none of this name."""
+        if name not in _MODULES:
+            return None
+        command = getattr(import_module(f"reconcile.cli.{_MODULES[name]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="reconcile")
 def cli() -> None:
     """Find where services that copy each other's state through Kafka disagree, say why, and repair it."""
 
 
-cli.add_command(contract)
-for command in (run, gather, audit, quality, plan, apply, verify, findings, explain, trace, runs, report, history, web):
-    cli.add_command(command)
-cli.add_command(fence)
-cli.add_command(doctor)
-cli.add_command(lab)
-cli.add_command(demo)
-cli.add_command(request)
-cli.add_command(airflow)
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
+    from reconcile.pipeline.logs import log_to_stderr
+
     log_to_stderr()
     try:
         code = cli.main(standalone_mode=False)

@@ -52,7 +52,7 @@ def _audit(lab: Lab) -> bool:
     """Audit every contract, tell the story of the first fault, repair; tell whether anything is left unexpectedly."""
     from reconcile.lab import truth
     from reconcile.pipeline import stages as pipeline
-    from reconcile.pipeline import stored
+    from reconcile.pipeline import tables
 
     planted = truth.read(lab.truth)
     findings: list[dict[str, Any]] = []
@@ -60,8 +60,8 @@ def _audit(lab: Lab) -> bool:
     with _jobs(lab) as jobs:
         for job in jobs:
             pipeline.gather(job)
-            show_summary(job.run.id, pipeline.audit(job))
-            findings += stored.findings(job.run)
+            show_summary(job.run.id, pipeline.audit(job), job.scope)
+            findings += tables.findings(job.run)
         _show_verdicts(planted, findings)
         _tell(jobs[0], next(row["aggregate_id"] for row in planted if row["fault"] == "zoey-race"))
         repaired = [_repaired(lab, job) for job in jobs]
@@ -76,7 +76,7 @@ def _repaired(lab: Lab, job: Job) -> bool:
     from reconcile.domain.correction import Action
     from reconcile.lab.demo import consume
     from reconcile.pipeline import stages as pipeline
-    from reconcile.pipeline import stored
+    from reconcile.pipeline import tables
 
     made = pipeline.plan(job)
     show_plan(made, limit=8)
@@ -92,11 +92,11 @@ def _repaired(lab: Lab, job: Job) -> bool:
     told = {
         item.aggregate_id for link in made.links for item in link.items if item.action in (Action.ADVICE, Action.LEFT)
     }
-    left = {each["aggregate_id"] for each in stored.findings(again.run)}
+    left = {each["aggregate_id"] for each in tables.findings(again.run)}
     out = console()
     out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected")
     out.print()
-    return left <= told and all(each["outcomes"].keys() <= {"converged"} for each in verified["links"])
+    return left <= told and all(each.outcomes.keys() <= {"converged"} for each in verified.links)
 
 
 @contextmanager
@@ -138,8 +138,7 @@ def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]
 
 def _tell(job: Job, aggregate_id: str) -> None:
     from reconcile.cli.explain import show
-    from reconcile.pipeline.result import hiding_of
-    from reconcile.pipeline.stories import stories
+    from reconcile.pipeline.result import redaction_of, stories
 
-    for each in stories(job.run, hiding_of(job.run, job.contract), aggregate_id):
+    for each in stories(job.run, redaction_of(job.run, job.contract), aggregate_id):
         show(each)

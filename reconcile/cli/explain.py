@@ -35,13 +35,12 @@ def explain(
     as_json: bool,
 ) -> None:
     """Tell what happened to the aggregate ID, as the run RUN_ID saw it: its events, and what became of them."""
-    from reconcile.pipeline.contracts import contract_of
-    from reconcile.pipeline.result import hiding_of
-    from reconcile.pipeline.stories import stories
+    from reconcile.pipeline.result import redaction_of, stories
+    from reconcile.pipeline.runs import contract_of
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
-        concealed = hiding_of(run, contract_of(run))
-        found = list(stories(run, concealed, aggregate_id, consumers, place.spark))
+        redaction = redaction_of(run, contract_of(run))
+        found = list(stories(run, redaction, aggregate_id, consumers, place.spark))
     if not found:
         raise RefusedError(
             f"the run {run_id} did not look closely at {quoted(aggregate_id)}: it agreed, or neither side has it;"
@@ -52,8 +51,8 @@ def explain(
         return
     for each in found:
         show(each)
-    if concealed.note:
-        say(f"reconcile: {concealed.note}")
+    if redaction.note:
+        say(f"reconcile: {redaction.note}")
 
 
 def show(story: Story) -> None:

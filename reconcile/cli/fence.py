@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json
 from reconcile.contract.model import load_contract
 from reconcile.settings.settings import load_settings
+from reconcile.workspace.handoff import to_data
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,9 +66,8 @@ def fence(
 
 
 def _data(found: Fence, contract: Path) -> dict[str, Any]:
-    from reconcile.gather.fence.fence import to_json
-
-    data = json.loads(to_json(found))
+    data = to_data(found)
+    del data["schema_version"]
     told = {"contract": str(contract), "digest": data.pop("contract"), "complete": found.complete, **data}
     for consumer, each in zip(told["consumers"], found.consumers, strict=True):
         consumer |= {"lag": each.lag, "states": list(each.states)}

@@ -18,8 +18,9 @@ from reconcile.cli.tables import console, table
 from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
 from reconcile.errors import RefusedError
+from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.jobs import run_of, workspace_of
-from reconcile.pipeline.overview import newest
+from reconcile.pipeline.runs import newest
 from reconcile.report.csv import csv_of
 from reconcile.settings.settings import load_settings
 
@@ -51,11 +52,11 @@ def findings(
     as_json: bool,
 ) -> None:
     """List what the run RUN_ID found."""
-    from reconcile.pipeline import stored
+    from reconcile.pipeline import tables
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
-        links = [_link(run.json("summary"), name) for name in consumers]
-        found = stored.findings(run, causes, links, spark=place.spark)
+        links = [_link(run.read(Summary), name) for name in consumers]
+        found = tables.findings(run, causes, links, spark=place.spark)
         listed = islice(found, limit)
         if as_json:
             print_json({"run_id": run_id, "findings": list(listed)})
@@ -106,8 +107,8 @@ def _print(listed: Iterable[dict[str, Any]], form: str) -> None:
         console().print(shown)
 
 
-def _link(told: dict[str, Any], consumer: str) -> str:
-    links = {each["consumer"]: each["link"] for each in told["links"]}
+def _link(summary: Summary, consumer: str) -> str:
+    links = {each.consumer: each.link for each in summary.links}
     if consumer not in links:
         raise RefusedError(f"the run has no consumer {not_among(consumer, list(links))}")
-    return str(links[consumer])
+    return links[consumer]

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from reconcile.workspace import handoff
+
 SCHEMA_VERSION = 1
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -29,8 +31,9 @@ def say(message: str) -> None:
     click.echo(visible(message), err=True)
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, as UTF-8 whatever the terminal's encoding."""
+def print_json(value: Any) -> None:
+    """Print one JSON object, or a hand-off as one, on stdout, as UTF-8 whatever the terminal's encoding."""
+    data = value if isinstance(value, Mapping) else handoff.to_data(value)
     text = json.dumps({"schema_version": SCHEMA_VERSION, **data}, ensure_ascii=False, allow_nan=False)
     click.echo(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode())
 

@@ -12,6 +12,7 @@ from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.jobs import job_of
+from reconcile.workspace.handoff import to_data
 
 FAILED = 1
 
@@ -40,17 +41,16 @@ def quality(
         found = pipeline.quality(job)
         report = write_report(job)
     if as_json:
-        print_json({"run_id": run_id, **found})
+        print_json({"run_id": run_id, **to_data(found)})
     else:
         shown = table("suite", "link", "expectation", "columns", "result", "unexpected", wrap=("expectation",))
-        for each in found["results"]:
-            result = "ok" if each["success"] else "FAILED" if each["stops"] else each["severity"]
-            many = "" if not each["rows"] else f"{each['unexpected'] or 0:,} of {each['rows']:,}"
-            columns = ", ".join(each["columns"])
-            shown.add_row(each["suite"], each["link"] or "", each["expectation"], columns, result, many)
+        for each in found.results:
+            result = "ok" if each.success else "FAILED" if each.stops else each.severity
+            many = "" if not each.rows else f"{each.unexpected or 0:,} of {each.rows:,}"
+            shown.add_row(each.suite, each.link or "", each.expectation, ", ".join(each.columns), result, many)
         console().print(shown)
-        for each in found["results"]:
-            if each["exception"]:
-                say(f"reconcile: {each['suite']}: {each['expectation']}: {each['exception']}")
+        for each in found.results:
+            if each.exception:
+                say(f"reconcile: {each.suite}: {each.expectation}: {each.exception}")
     report.tell()
-    context.exit(0 if found["success"] else FAILED)
+    context.exit(0 if found.success else FAILED)

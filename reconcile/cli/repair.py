@@ -19,6 +19,7 @@ from reconcile.pipeline.jobs import job_of
 if TYPE_CHECKING:
     from reconcile.domain.correction import Item
     from reconcile.domain.plan import Plan
+    from reconcile.pipeline.handoffs import Applied, Verified
     from reconcile.pipeline.job import Job
 
 REFUSED = 2
@@ -121,13 +122,13 @@ def verify(
         print_json(verified)
     else:
         show_verified(verified)
-    context.exit(verified["exit_code"])
+    context.exit(verified.exit_code)
 
 
-def emitted(job: Job, yes: bool) -> dict[str, Any] | None:
-    """Apply a run's plan with somebody's yes; give what was emitted, or None if the answer was no."""
+def emitted(job: Job, yes: bool) -> Applied | None:
+    """Apply a run's plan with somebody's yes; None if the answer was no."""
     from reconcile.pipeline.apply import require_applicable
-    from reconcile.pipeline.plan import planned
+    from reconcile.pipeline.handoffs import planned
 
     made = planned(job.run)
     require_applicable(job, made)
@@ -184,30 +185,30 @@ def show_plan(made: Plan, limit: int) -> None:
     out.print(_verdict(made))
 
 
-def show_applied(applied: dict[str, Any]) -> None:
+def show_applied(applied: Applied) -> None:
     """Show what was emitted, and what was not any more."""
     shown = table("link", "topic", "emitted", "dropped", right=("emitted", "dropped"))
-    for link in applied["links"]:
-        count = len({each["correction_id"] for each in link["emitted"]})
-        shown.add_row(link["link"], link["topic"], f"{count:,}", f"{len(link['dropped']):,}")
+    for link in applied.links:
+        count = len({each.correction_id for each in link.emitted})
+        shown.add_row(link.link, link.topic, f"{count:,}", f"{len(link.dropped):,}")
     console().print(shown)
-    _reasons(each["reason"] for link in applied["links"] for each in link["dropped"])
+    _reasons(each.reason for link in applied.links for each in link.dropped)
 
 
-def show_verified(verified: dict[str, Any]) -> None:
+def show_verified(verified: Verified) -> None:
     """Show what became of the corrections."""
     outcomes = ("converged", "superseded", "refused", "unverified")
     shown = table("link", *outcomes, "still differ", right=(*outcomes, "still differ"))
-    for link in verified["links"]:
-        figures = (f"{link['outcomes'].get(name, 0):,}" for name in outcomes)
-        shown.add_row(link["link"], *figures, f"{link['left']:,}")
+    for link in verified.links:
+        figures = (f"{link.outcomes.get(name, 0):,}" for name in outcomes)
+        shown.add_row(link.link, *figures, f"{link.still_different:,}")
     console().print(shown)
     doubtful = ("refused", "unverified")
     _reasons(
-        f"{each['outcome']}: {each['reason']}"
-        for link in verified["links"]
-        for each in link["corrections"]
-        if each["outcome"] in doubtful
+        f"{each.outcome}: {each.reason}"
+        for link in verified.links
+        for each in link.corrections
+        if each.outcome in doubtful
     )
 
 

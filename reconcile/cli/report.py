@@ -56,8 +56,8 @@ def report(
         raise click.UsageError("--output needs --format")
     settings = load_settings(config, workspace)
     from reconcile.pipeline import report as stage
-    from reconcile.pipeline.contracts import contract_of
     from reconcile.pipeline.result import report_of, to_data
+    from reconcile.pipeline.runs import contract_of
 
     with run_of(run_id, settings) as (place, run):
         agreed = load_contract(contract) if contract is not None else contract_of(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,17 @@ from reconcile.cli.report import write_report
 from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import FINDINGS, Gathered, Quality, Summary, Verified
 from reconcile.pipeline.jobs import ids_of, job_of, new_job
-from reconcile.report.expectations import exit_code_with, quality_of, require_open, unmet
+from reconcile.pipeline.result import quality_result
+from reconcile.quality.gate import require_open, unmet
+from reconcile.report.verdict import exit_code_with
+from reconcile.workspace.handoff import to_data
 
 if TYPE_CHECKING:
-    from reconcile.gather.link_reader import AskedMode
+    from reconcile.gather.stores.digest import AskedMode
     from reconcile.pipeline.job import Job
+    from reconcile.quality.suites import Checked
 
 _MODES = click.Choice(["auto", "digest", "full"])
 
@@ -70,27 +75,26 @@ def run(
     asked = ids_of(ids, ids_file)
     with new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=asked, mode=mode) as job:
         say(f"run {job.run.id}")
-        checking = any(each.quality for each in job.links) if quality is None else quality
+        checking = any(each.quality for each in job.consumers) if quality is None else quality
         if checking:
             from reconcile.pipeline.quality import require_suites
 
             require_suites(job)
         pipeline.gather(job)
-        told = pipeline.audit(job)
+        summary = pipeline.audit(job)
         checked = pipeline.quality(job) if checking else None
+        results = checked.results if checked is not None else ()
         if not as_json:
-            _show(job, told, as_json)
+            _show(job, summary)
             _show_quality(checked)
-        repaired, failure = _repaired(job, checked, yes, as_json) if apply else (None, None)
+        repaired, failure = _repaired(job, results, yes, as_json) if apply else (None, None)
         report = write_report(job)
-    code = exit_code_with((repaired or told)["exit_code"], len(unmet(checked)))
+    code = exit_code_with((repaired or summary).exit_code, len(unmet(results)))
     if failure is not None or report.failure is not None:
         code = repair.REFUSED
     if as_json:
-        word = "refused" if isinstance(failure, RefusedError) else "failed"
-        repair_told = repaired if failure is None else {word: str(failure)}
-        whole = told | _quality_told(checked) | ({"repair": repair_told} if apply else {}) | {"exit_code": code}
-        _show(job, whole, as_json, report.path)
+        more = {**_quality_data(checked), **_repair_data(apply, repaired, failure), "exit_code": code}
+        _print(job, summary, report.path, more)
     if failure is not None and report.failure is not None:
         say(f"reconcile: {failure}")
     report.tell()
@@ -130,18 +134,16 @@ def gather(
         else new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=ids or None, mode=mode)
     )
     with opened as job:
-        pipeline.gather(job)
+        gathered = pipeline.gather(job)
         manifests = [each for each in job.run.manifests() if each.stage == "gather"]
-        gathered = job.run.json("gathered")
     if as_json:
         artifacts = {each.name: {"rows": each.rows, "complete": each.complete} for each in manifests}
-        print_json({"run_id": run_id, **gathered, "artifacts": artifacts})
+        print_json({"run_id": run_id, **to_data(gathered), "artifacts": artifacts})
     else:
         for each in manifests:
             click.echo(f"{each.name:<24} {each.rows:>12,} rows{'' if each.complete else '  incomplete'}")
-    for unread in gathered["unread"]:
-        say(f"reconcile: {unread['link']}: {unread['message']}")
-    context.exit(2 if gathered["unread"] else 0)
+    _say_unread(gathered)
+    context.exit(2 if gathered.unread else 0)
 
 
 @click.command()
@@ -161,17 +163,20 @@ def audit(
 ) -> None:
     """Compare what a run has gathered, confirm what differs, and say why. Exits as `reconcile run` does."""
     with job_of(run_id, contract, config, workspace) as job:
-        told = pipeline.audit(job)
-    _show(job, told, as_json)
-    context.exit(told["exit_code"])
+        summary = pipeline.audit(job)
+    if as_json:
+        _print(job, summary, None, {})
+    else:
+        _show(job, summary)
+    context.exit(summary.exit_code)
 
 
 def _repaired(
-    job: Job, checked: Mapping[str, Any] | None, yes: bool, as_json: bool
-) -> tuple[dict[str, Any] | None, ReconcileError | None]:
-    """Plan, apply and verify; give what became of the corrections, None if the answer was no, and what went wrong."""
+    job: Job, results: Sequence[Checked], yes: bool, as_json: bool
+) -> tuple[Verified | None, ReconcileError | None]:
+    """Plan, apply and verify; return what became of the corrections, None if the answer was no, and what went wrong."""
     try:
-        require_open(checked)
+        require_open(results)
         plan = pipeline.plan(job)
         if not as_json:
             repair.show_plan(plan, repair.SHOWN)
@@ -185,23 +190,36 @@ def _repaired(
     return verified, None
 
 
-def _show_quality(checked: Mapping[str, Any] | None) -> None:
-    if (quality := quality_of(checked)) is not None:
+def _show_quality(checked: Quality | None) -> None:
+    if (quality := quality_result(checked)) is not None:
         show_quality(quality)
 
 
-def _quality_told(checked: Mapping[str, Any] | None) -> dict[str, Any]:
-    if (quality := quality_of(checked)) is None:
+def _quality_data(checked: Quality | None) -> dict[str, Any]:
+    if (quality := quality_result(checked)) is None:
         return {}
-    failed = [asdict(each) for each in quality.failed]
-    return {"quality": {"success": not quality.stopping, "failed": failed}}
+    return {"quality": {"success": not quality.stopping, "failed": [asdict(each) for each in quality.failed]}}
 
 
-def _show(job: Job, told: dict[str, Any], as_json: bool, report: str | None = None) -> None:
-    if as_json:
-        folder = job.run.folder
-        print_json({"run_id": job.run.id, **told, "artifacts": {"report": report, "findings": f"{folder}/findings"}})
-    else:
-        show_summary(job.run.id, told, None if job.ids is None else len(set(job.ids)))
-    for unread in told["unread"]:
-        say(f"reconcile: {unread['link']}: {unread['message']}")
+def _repair_data(apply: bool, repaired: Verified | None, failure: ReconcileError | None) -> dict[str, Any]:
+    if not apply:
+        return {}
+    if failure is None:
+        return {"repair": None if repaired is None else to_data(repaired)}
+    return {"repair": {"refused" if isinstance(failure, RefusedError) else "failed": str(failure)}}
+
+
+def _show(job: Job, summary: Summary) -> None:
+    show_summary(job.run.id, summary, job.scope)
+    _say_unread(summary)
+
+
+def _print(job: Job, summary: Summary, report: str | None, more: Mapping[str, Any]) -> None:
+    artifacts = {"report": report, "findings": f"{job.run.folder}/{FINDINGS}"}
+    print_json({"run_id": job.run.id, **to_data(summary), **more, "artifacts": artifacts})
+    _say_unread(summary)
+
+
+def _say_unread(read: Summary | Gathered) -> None:
+    for each in read.unread:
+        say(f"reconcile: {each.link}: {each.message}")

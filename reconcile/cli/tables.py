@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from reconcile.report.model import Quality
+    from reconcile.pipeline.handoffs import Summary
+    from reconcile.pipeline.scope import Scope
+    from reconcile.report.model import QualityResult
 
 _WIDE = 160
 
@@ -31,37 +33,33 @@ def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
     return made
 
 
-def show_summary(run_id: str, told: dict[str, Any], asked: int | None = None) -> None:
-    """Show a run's figures: a line for each link, then the causes; `asked` is of how many aggregates, None of all."""
+def show_summary(run_id: str, summary: Summary, scope: Scope) -> None:
+    """Show a run's figures: a line for each link, then the causes."""
     out = console()
     numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
     links = table("link", *numbers, "settled", right=numbers)
-    for each in told["links"]:
-        figures = (each["compared"], each["agreeing"], each["drifted"], each["latent"], each["tolerated"])
-        links.add_row(
-            each["link"],
-            *(f"{figure:,}" for figure in (*figures, each["in_flight"])),
-            "yes" if each["settled"] else "no",
-        )
-    for unread in told["unread"]:
-        links.add_row(unread["link"], *(["-"] * len(numbers)), "could not be read")
+    for each in summary.links:
+        figures = (each.compared, each.agreeing, each.drifted, each.latent, each.tolerated, each.in_flight)
+        links.add_row(each.link, *(f"{figure:,}" for figure in figures), "yes" if each.settled else "no")
+    for unread in summary.unread:
+        links.add_row(unread.link, *(["-"] * len(numbers)), "could not be read")
     out.print(links)
-    if any(each["by_cause"] for each in told["links"]):
+    if any(each.by_cause for each in summary.links):
         causes = table("link", "cause", "findings", right=("findings",))
-        for each in told["links"]:
-            for cause, number in each["by_cause"].items():
-                causes.add_row(each["link"], cause, f"{number:,}")
+        for each in summary.links:
+            for cause, number in each.by_cause.items():
+                causes.add_row(each.link, cause, f"{number:,}")
         out.print(causes)
-    for each in told["links"]:
-        if (before := each.get("over_time")) and any(before[name] for name in ("opened", "returned", "closed")):
-            counts = f"{before['opened']:,} new, {before['returned']:,} came back, {before['closed']:,} gone"
-            out.print(f"{each['link']}: {counts} since the runs before")
-    if asked is not None:
-        out.print(f"Only {asked:,} {'aggregate was' if asked == 1 else 'aggregates were'} asked for.")
-    out.print(_verdict(run_id, told))
+    for each in summary.links:
+        if (drift := each.over_time) and (drift.opened or drift.returned or drift.closed):
+            counts = f"{drift.opened:,} new, {drift.returned:,} came back, {drift.closed:,} gone"
+            out.print(f"{each.link}: {counts} since the runs before")
+    if scope.count is not None:
+        out.print(f"Only {scope.count:,} {'aggregate was' if scope.count == 1 else 'aggregates were'} asked for.")
+    out.print(_verdict(run_id, summary))
 
 
-def show_quality(quality: Quality) -> None:
+def show_quality(quality: QualityResult) -> None:
     """Show which expectations failed, and why they are there; or that none did."""
     out = console()
     if not quality.failed:
@@ -72,7 +70,7 @@ def show_quality(quality: Quality) -> None:
         out.print(f"Of rows read: {', '.join(f'{each.number:,} of {each.name}' for each in quality.read)}.")
 
 
-def _failed(quality: Quality) -> Table:
+def _failed(quality: QualityResult) -> Table:
     failed = table("expectation that failed", "columns", "of", "severity", "rows", "why", wrap=("why",))
     for each in quality.failed:
         many = "" if each.rows is None else f"{each.unexpected or 0:,} of {each.rows:,}"
@@ -82,7 +80,9 @@ def _failed(quality: Quality) -> Table:
     return failed
 
 
-def _verdict(run_id: str, told: dict[str, Any]) -> str:
+def _verdict(run_id: str, summary: Summary) -> str:
     words = {0: "The copies agree.", 1: "There is drift beyond tolerance.", 2: "Not all could be read."}
-    more = f" `reconcile findings {run_id}` lists what was found." if any(e["findings"] for e in told["links"]) else ""
-    return f"{words[told['exit_code']]}{more}"
+    more = (
+        f" `reconcile findings {run_id}` lists what was found." if any(each.findings for each in summary.links) else ""
+    )
+    return f"{words[summary.exit_code]}{more}"

@@ -198,6 +198,10 @@ class Contract(Model):
         require_consistent(found)
         return self
 
+    def consumer(self, name: str) -> Consumer:
+        """Choose a consumer by its name; raise KeyError if there is none."""
+        return {each.name: each for each in self.consumers}[name]
+
     def link(self, consumer: Consumer) -> str:
         """Give the name of the link from the source to a consumer, such as user-account/login."""
         return f"{self.aggregate}/{consumer.name}"

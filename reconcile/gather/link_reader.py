@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Consumer, Contract, StashTable
 from reconcile.contract.terms import Rows
@@ -18,7 +18,7 @@ from reconcile.gather.evidence import ledger, outbox, stash_table
 from reconcile.gather.fence.opening import OpenFence
 from reconcile.gather.stores import buckets, canonical_columns, digest, sides, spark_store
 from reconcile.gather.stores.buckets import Differing
-from reconcile.gather.stores.digest import Choice, Mode, Side
+from reconcile.gather.stores.digest import AskedMode, Choice, Mode, Side
 from reconcile.gather.stores.link_rows import LinkRows, PostgresRows, SparkRows
 from reconcile.gather.stores.postgres_rows import PostgresStore
 from reconcile.gather.stores.spark_store import SparkStore
@@ -29,8 +29,6 @@ from reconcile.settings.urls import PostgresUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-AskedMode = Literal["auto", "digest", "full"]
 
 
 @dataclass(frozen=True)

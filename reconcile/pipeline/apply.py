@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
-from typing import Any
 
 from reconcile.control.alone import alone, holder
 from reconcile.control.correction_state import Correction, Dropped, State
@@ -17,24 +16,29 @@ from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.log.history import extend
-from reconcile.gather.log.history_columns import ID
-from reconcile.gather.log.history_store import HistoryStore
 from reconcile.kafka.cluster import Cluster
-from reconcile.pipeline import gather as gathering
+from reconcile.pipeline.handoffs import (
+    PLAN,
+    Applied,
+    AppliedLink,
+    DroppedCorrection,
+    EmittedRecord,
+    planned,
+    results_of,
+)
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.plan import MADE_OF, PLAN, planned
-from reconcile.repair import log_facts, planning, topic_form
+from reconcile.pipeline.log_view import LogView, cluster_connection
+from reconcile.pipeline.plan import MADE_OF
+from reconcile.quality import gate
+from reconcile.repair import planning
 from reconcile.repair.emission import emit
 from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
+from reconcile.repair.log_facts import Trace
 from reconcile.repair.records import Known, Records
 from reconcile.repair.values import SourceValues
 from reconcile.repair.verification import passed
-from reconcile.report import expectations
 
 _LOG = logging.getLogger(__name__)
-
-APPLIED = "applied"
 
 _TTL = timedelta(seconds=30)
 _LOOK_AGAIN = 0.2
@@ -59,12 +63,12 @@ def require_applicable(job: Job, plan: Plan) -> None:
     for name in MADE_OF:
         if plan.made_of.get(name) != job.run.manifest(name).digest:
             raise PlanRefusedError(f"the {name} of the run were changed since the plan was made: start a new run")
-    failed = expectations.against_repair(job.run.json_if_there(expectations.QUALITY))
+    failed = gate.against_repair(results_of(job.run))
     if reasons := dict.fromkeys([*plan.reasons, *failed]):
         raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(reasons))
 
 
-def apply(job: Job, *, approved: bool) -> dict[str, Any]:
+def apply(job: Job, *, approved: bool) -> Applied:
     """Emit the corrections of the run's plan; after any failure the same call goes on where it stopped.
 
     Raises PlanRefusedError, and NotApprovedError where the contract asks for approval and nobody gave it.
@@ -72,10 +76,9 @@ def apply(job: Job, *, approved: bool) -> dict[str, Any]:
     plan = planned(job.run)
     require_applicable(job, plan)
     inputs = job.inputs([PLAN])
-    if job.run.done(APPLIED, inputs):
+    if job.run.done(Applied.ARTIFACT, inputs):
         _LOG.info("applied already")
-        found: dict[str, Any] = job.run.json(APPLIED)
-        return found
+        return job.run.read(Applied)
     asking = [each.link for each in plan.links if each.corrections and each.approval]
     if asking and not approved:
         raise NotApprovedError(
@@ -92,18 +95,18 @@ def apply(job: Job, *, approved: bool) -> dict[str, Any]:
                     applying.link(link)
         except BaseException:
             with suppress(ReconcileError):  # what ended it is to be told, even if it took the control store along
-                _LOG.info(applying.told())
+                _LOG.info(applying.progress())
             raise
-        value = applying.value()
-    job.run.publish_json(APPLIED, value, inputs, stage="apply")
-    return value
+        applied = applying.applied()
+    job.run.publish(applied, inputs)
+    return applied
 
 
 class _Applying:
     def __init__(self, job: Job, plan: Plan, control: ControlStore, alone: HeldLease) -> None:
         self.job, self.plan, self.control, self.alone = job, plan, control, alone
         self.dropped: dict[str, dict[str, str]] = {}
-        self.connection = gathering.cluster_connection(job)
+        self.connection = cluster_connection(job)
 
     def link(self, link: LinkPlan) -> None:
         job = self.job
@@ -112,8 +115,8 @@ class _Applying:
         with self.control.lease(link.link, holder(job.run.id), _TTL, within=self.alone) as held:
             self._emit(link, held)
 
-    def told(self) -> str:
-        """Say where it stands."""
+    def progress(self) -> str:
+        """Say how far it has come."""
         emitted = planned_for = 0
         for link in self.plan.links:
             planned_for += len(link.corrections)
@@ -124,13 +127,13 @@ class _Applying:
             f" `reconcile apply --run {self.plan.run_id}` goes on"
         )
 
-    def value(self) -> dict[str, Any]:
-        """Give what became of each correction."""
+    def applied(self) -> Applied:
+        """Read what became of each correction."""
         links = [
             became(link, self.control.corrections(link.link, self.plan.run_id), self.dropped.get(link.link, {}))
             for link in self.plan.links
         ]
-        return {"run_id": self.plan.run_id, "plan": self.plan.digest, "links": links}
+        return Applied(run_id=self.plan.run_id, plan=self.plan.digest, links=tuple(links))
 
     def _emit(self, link: LinkPlan, held: HeldLease) -> None:
         job = self.job
@@ -160,25 +163,19 @@ class _Applying:
     def _guarded(self, link: LinkPlan) -> tuple[Guarded, Records]:
         """Read log and source again, and write the records of what has not moved on."""
         job, contract = self.job, self.job.contract
-        topic, avro = contract.topic, gathering.avro(job)
         ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
-        with closing(Cluster(topic.cluster, self.connection.resolve())) as cluster:
+        with closing(Cluster(contract.topic.cluster, self.connection.resolve())) as cluster:
             route = cluster.topic(link.topic)
             if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
                 raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
-            partitions = cluster.topic(topic.name).partitions
-            begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
-        history = extend(job.spark, topic, self.connection, ends, HistoryStore.of(job.workspace), avro=avro)
-        telling = planning.telling(contract)
-        asked = job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
-        traces = log_facts.traces(history.records(job.spark), asked, topic.ignore_types, telling)
-        samples = topic_form.newest(topic.cluster, self.connection.resolve(), topic.name, begins, ends)
-        records = Records(contract, topic_form.learned(topic, samples, avro, telling), job.run.id, link.since)
+            log = LogView.read(job, cluster)
+        traces = log.traces(ids)
+        records = Records(contract, log.form, job.run.id, link.since)
         known: dict[str, Known] = {}
         for id_ in ids:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
-                known[id_] = planning.known(id_, traces.get(id_, log_facts.Trace()), topic.key.type)
-        consumer = next(each for each in contract.consumers if each.name == link.consumer)
+                known[id_] = planning.known(id_, traces.get(id_, Trace()), contract.topic.key.type)
+        consumer = contract.consumer(link.consumer)
         with open_fence(contract, job.file, job.settings, [link.consumer], timeout=timedelta(0)) as opened:
             for unread in opened.fence.unread:
                 raise UnreachableError(f"{unread.link}: {unread.message}")
@@ -190,7 +187,7 @@ class _Applying:
         """Wait until the groups that this one builds on have passed their corrections."""
         for other in self.plan.links:
             if other.group in link.depends_on and other.corrections:
-                consumer = next(each for each in self.job.contract.consumers if each.name == other.consumer)
+                consumer = self.job.contract.consumer(other.consumer)
                 _LOG.info(f"{link.link}: waiting for {other.group}")
                 self._await(other, link, consumer.settle.timeout.total_seconds())
 
@@ -208,19 +205,28 @@ class _Applying:
                 )
 
 
-def became(link: LinkPlan, records: Sequence[Correction], dropped: Mapping[str, str]) -> dict[str, Any]:
-    """Give what became of a link's corrections; `dropped` by the guard, unless an earlier attempt had emitted them."""
+def became(link: LinkPlan, records: Sequence[Correction], dropped: Mapping[str, str]) -> AppliedLink:
+    """Tell what became of a link's corrections; `dropped` by the guard, unless an earlier attempt had emitted them."""
     placed = [each for each in records if each.offset is not None]
     reasons = dict(dropped)
     reasons |= {each.correction_id: each.reason or "" for each in records if each.state is State.DROPPED}
     for each in placed:
         reasons.pop(each.correction_id, None)
-    emitted = [
-        {name: getattr(each, name) for name in ("correction_id", "aggregate_id", "partition", "offset")}
-        for each in placed
-    ]
-    left_out = [{"correction_id": id_, "reason": reason} for id_, reason in sorted(reasons.items())]
-    return {"link": link.link, "topic": link.topic, "emitted": emitted, "dropped": left_out}
+    return AppliedLink(
+        link=link.link,
+        topic=link.topic,
+        emitted=tuple(
+            EmittedRecord(
+                correction_id=each.correction_id,
+                aggregate_id=each.aggregate_id,
+                partition=each.partition,
+                offset=each.offset,
+            )
+            for each in placed
+            if each.offset is not None
+        ),
+        dropped=tuple(DroppedCorrection(correction_id=id_, reason=why) for id_, why in sorted(reasons.items())),
+    )
 
 
 def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: float) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconcile.audit import compare, events, latent_candidates, link_facts
 from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined, newest
@@ -17,12 +16,11 @@ from reconcile.audit.columns import ID, SOURCE_COUNT, SOURCE_FIELDS, SOURCE_VERS
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import infer_from_log
 from reconcile.contract.model import Consumer
-from reconcile.domain.canonical import CanonicalType, Kind
 from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
 from reconcile.domain.plan_rules import Terms
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.fence.fence import Unread, from_json
+from reconcile.gather.fence.fence import Unread
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.log.history import History
@@ -30,6 +28,17 @@ from reconcile.gather.log.history_columns import KEY
 from reconcile.gather.log.records import is_origin
 from reconcile.gather.stores import row_columns
 from reconcile.pipeline import gather as gathering
+from reconcile.pipeline.handoffs import (
+    FINDINGS,
+    Fence,
+    Gathered,
+    Summary,
+    cases,
+    copy_rows,
+    ledger,
+    parked_records,
+    source_rows,
+)
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.summary import Counted, summary
 from reconcile.workspace.manifest import ChangedInputsError
@@ -39,18 +48,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-FINDINGS = "findings"
-SUMMARY = "summary"
-
 _CASES = 5000
 """At most about so many are attributed in one task."""
 _KEYS = 100
 """So many keys tell how they are written."""
-
-
-def cases(consumer: str) -> str:
-    """Name the artifact with all that was read of a consumer's suspects."""
-    return f"cases.{consumer}"
 
 
 def audit(job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
@@ -59,10 +60,10 @@ def audit(job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[st
     `terms` say for each consumer what would be repaired; `corrections` are the places in the topic, with the ids, where
     those of earlier runs stand.
     """
-    if job.run.done(SUMMARY, job.inputs([gathering.GATHERED])):
+    if job.run.done(Summary.ARTIFACT, job.inputs([Gathered.ARTIFACT])):
         _LOG.info("audited already")
         return
-    if job.run.manifest(gathering.GATHERED).inputs.contract != job.contract.digest:
+    if job.run.manifest(Gathered.ARTIFACT).inputs.contract != job.contract.digest:
         # What was gathered is told by the places of its fields.
         raise ChangedInputsError(
             f"the contract was changed since {job.run.id} was gathered: start a new run, or go back to what it was"
@@ -91,22 +92,22 @@ class _Auditing:
         self.job = job
         self.corrections = corrections
         self.terms = terms
-        self.gathered: dict[str, Any] = job.run.json(gathering.GATHERED)
-        self.inputs = job.inputs([gathering.GATHERED])
-        self.before = from_json(json.dumps(job.run.json(gathering.FENCE)))
-        self.links: dict[str, dict[str, Any]] = {each["consumer"]: each for each in self.gathered["links"]}
-        self.unread = {each["link"]: Unread(**each) for each in self.gathered["unread"]}
+        gathered = job.run.read(Gathered)
+        self.inputs = job.inputs([Gathered.ARTIFACT])
+        self.before = job.run.read(Fence)
+        self.links = {each.consumer: each for each in gathered.links}
+        self.unread = {each.link: each for each in gathered.unread}
         self.reaches: dict[str, link_facts.Reach] = {}
         self.held: list[DataFrame] = []
 
     def run(self) -> None:
         job = self.job
         history = gathering.log_history(job, self.before)
-        self.log = history.records(job.spark, job.ids)
+        self.log = history.records(job.spark, job.scope.ids)
         inferred = infer_from_log(history.records(job.spark), history.index, job.contract.topic)
         self.router = Router.of(inferred, history.index.partitions)
         self.shape = latent_candidates.shape(self.log, self.router, job.contract.topic.ignore_types, self._hold)
-        suspected = [self._suspected(each) for each in job.links if each.name in self.links]
+        suspected = [self._suspected(each) for each in job.consumers if each.name in self.links]
         for frame in self.held:
             frame.unpersist()
         read = self._read_again([each for each in suspected if each.counted.suspects])
@@ -118,25 +119,24 @@ class _Auditing:
         ordered = found.orderBy("link", "aggregate_id")
         job.run.publish_parquet(FINDINGS, ordered, self.inputs, stage="audit", complete=complete, notes=notes)
         found.unpersist()
-        told = summary(
+        figures = summary(
             job.contract,
             self.before,
             {job.contract.link(each.consumer): each.counted for each in suspected},
             job.run.parquet(FINDINGS, job.spark),
             self.unread,
         )
-        job.run.publish_json(SUMMARY, told, self.inputs, stage="audit", complete=complete, notes=notes)
+        job.run.publish(figures, self.inputs, complete=complete, notes=notes)
 
     def _suspected(self, consumer: Consumer) -> _Suspected:
         """Compare what was gathered, and add what agrees and may break."""
         from pyspark.sql import functions as f
 
         job, name, link = self.job, consumer.name, self.links[consumer.name]
-        _LOG.info(f"{link['link']}: comparing")
-        form = [CanonicalType(Kind(each["kind"]), each["element"] and Kind(each["element"])) for each in link["form"]]
-        rules = link_facts.field_rules(consumer, form)
-        source = job.run.parquet(gathering.source_rows(name), job.spark)
-        copy = job.run.parquet(gathering.copy_rows(name), job.spark)
+        _LOG.info(f"{link.link}: comparing")
+        rules = link_facts.field_rules(consumer, link.form)
+        source = job.run.parquet(source_rows(name), job.spark)
+        copy = job.run.parquet(copy_rows(name), job.spark)
         differing = compare.differences(source, copy, rules).select(
             ID,
             f.col(SOURCE_VERSION).alias("settled_version"),
@@ -153,19 +153,19 @@ class _Auditing:
             f.count_if("differs").alias("differing"),
             f.coalesce(f.sum(SOURCE_COUNT), f.lit(0)).alias("source_rows"),
         ).collect()[0]
-        compared = link["source_rows"] - told["source_rows"] + told["differing"]
+        compared = link.source_rows - told["source_rows"] + told["differing"]
         return _Suspected(consumer, rules, rows, Counted(compared, told["suspects"], told["differing"]))
 
     def _candidates(self, consumer: Consumer) -> DataFrame:
         job = self.job
-        if job.ids is not None:
-            return job.spark.createDataFrame([(each,) for each in sorted(set(job.ids))], f"{ID} string")
+        if (ids := job.scope.frame(job.spark, ID)) is not None:
+            return ids
         entries = self._ledger(consumer)
         self.reaches[consumer.name] = link_facts.ledger_reach(entries, entries, self.log)
         return latent_candidates.candidates(
             self.shape,
             self.log,
-            job.run.parquet(gathering.parked_records(consumer.name), job.spark),
+            job.run.parquet(parked_records(consumer.name), job.spark),
             entries,
             {place.partition: place.committed_before for place in self.before.consumer(consumer.name).places},
             self.reaches[consumer.name].begins,
@@ -209,9 +209,7 @@ class _Auditing:
             source, copy = reader.rows
             records = history.records(job.spark, suspected.rows.where(f"{ID} is not null"))
             told = newest(events.told(job.spark, records, contract.topic, consumer, copy.form.fields)).persist()
-            known = job.run.parquet(gathering.parked_records(name), job.spark).join(
-                suspected.rows.select(ID), ID, "left_semi"
-            )
+            known = job.run.parquet(parked_records(name), job.spark).join(suspected.rows.select(ID), ID, "left_semi")
             readings = Readings(
                 suspects=suspected.rows,
                 source=source.among(asked),
@@ -286,7 +284,7 @@ class _Auditing:
             time.sleep(left)
 
     def _ledger(self, consumer: Consumer) -> DataFrame | None:
-        name = gathering.ledger(consumer.name)
+        name = ledger(consumer.name)
         return self.job.run.parquet(name, self.job.spark) if self.job.run.find(name) else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer, Contract
 from reconcile.errors import RefusedError
+from reconcile.pipeline.scope import All, Scope
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import Inputs, Manifest
 from reconcile.workspace.run import Run
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from reconcile.control.leases import HeldLease
-    from reconcile.gather.link_reader import AskedMode
+    from reconcile.gather.stores.digest import AskedMode
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,10 @@ class Job:
     settings: Settings
     workspace: Workspace
     run: Run
-    consumers: tuple[str, ...] = ()
+    consumer_names: tuple[str, ...] = ()
     """Only these; empty for all."""
-    ids: tuple[str, ...] | None = None
-    """Only these aggregates; None for all."""
+    scope: Scope = field(default_factory=All)
+    """Which aggregates."""
     mode: AskedMode = "auto"
     spark_session: SparkSession | None = None
     alone: HeldLease | None = None
@@ -52,18 +53,19 @@ class Job:
         return self.spark_session
 
     @property
-    def links(self) -> tuple[Consumer, ...]:
+    def consumers(self) -> tuple[Consumer, ...]:
         """The consumers that take part; raise RefusedError for a name that the contract does not have."""
         names = [consumer.name for consumer in self.contract.consumers]
-        for name in self.consumers:
+        for name in self.consumer_names:
             if name not in names:
                 hint = suggestion(name, names) or f"; there are {', '.join(names)}"
                 raise RefusedError(f"the contract has no consumer {quoted(name)}{hint}")
-        return tuple(each for each in self.contract.consumers if not self.consumers or each.name in self.consumers)
+        chosen = self.consumer_names or names
+        return tuple(each for each in self.contract.consumers if each.name in chosen)
 
     def inputs(self, made_of: Iterable[str | Manifest] = ()) -> Inputs:
         """Say what an artifact of this job is made of."""
-        asked: dict[str, JsonValue] = {"mode": self.mode, "consumers": [each.name for each in self.links]}
-        if self.ids is not None:
-            asked["ids"] = sorted(set(self.ids))  # type: ignore[assignment]
-        return self.run.inputs(self.contract.digest, asked, made_of)
+        settings: dict[str, JsonValue] = {"mode": self.mode, "consumers": [each.name for each in self.consumers]}
+        if self.scope.ids is not None:
+            settings["ids"] = list(self.scope.ids)
+        return self.run.inputs(self.contract.digest, settings, made_of)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from reconcile.contract.model import load_contract
 from reconcile.errors import RefusedError
-from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Request
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import Settings, load_settings
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace, needs_spark, new_run_id
@@ -20,7 +21,7 @@ from reconcile.workspace.workspace import Workspace, needs_spark, new_run_id
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reconcile.gather.link_reader import AskedMode
+    from reconcile.gather.stores.digest import AskedMode
 
 
 @contextmanager
@@ -34,54 +35,61 @@ def new_job(
     ids: Sequence[str] | None = None,
     mode: AskedMode = "auto",
 ) -> Iterator[Job]:
-    """Give the job of a new run, or of one that is to go on; all that can be checked is checked before Spark starts."""
+    """Open the job of a new run, or of one that is to go on; all that can be checked is checked before Spark starts."""
     contract = load_contract(file)
     settings = load_settings(config, workspace)
     named = run_id or new_run_id(contract.aggregate, datetime.now(UTC), random.SystemRandom())
     if not needs_spark(settings.workspace):
         Workspace(settings.workspace).run(named)
-    asked = tuple(ids) if ids is not None else None
     for name in consumers:
         _require_consumer(name, [each.name for each in contract.consumers])
     with _spark(settings, named) as spark:
         place = Workspace(settings.workspace, spark)
-        yield Job(contract, file, settings, place, place.run(named), tuple(consumers), asked, mode, spark_session=spark)
+        scope = All() if ids is None else Ids.of(ids)
+        run = place.run(named)
+        yield Job(contract, file, settings, place, run, tuple(consumers), scope, mode, spark_session=spark)
 
 
 @contextmanager
 def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str | None) -> Iterator[Job]:
-    """Give the job of a run that was begun, with what was asked of it then; `file` where its contract has moved."""
+    """Open the job of a run that was begun, with what was asked of it then; `file` where its contract has moved."""
     settings = load_settings(config, workspace)
     with run_of(run_id, settings) as (_, run):
-        asked = pipeline.requested(run)
-    path = file or Path(asked["contract"])
+        request = run.read(Request)
+    path = file or Path(request.contract)
     contract = load_contract(path)
     with _spark(settings, run_id) as spark:
         place = Workspace(settings.workspace, spark)
-        ids = None if asked["ids"] is None else tuple(asked["ids"])
-        consumers, mode = tuple(asked["consumers"]), asked["mode"]
         yield Job(
-            contract, path, settings, place, place.existing_run(run_id), consumers, ids, mode, spark_session=spark
+            contract,
+            path,
+            settings,
+            place,
+            place.existing_run(run_id),
+            request.consumers,
+            request.scope,
+            request.mode,
+            spark_session=spark,
         )
 
 
 @contextmanager
 def run_of(run_id: str, settings: Settings) -> Iterator[tuple[Workspace, Run]]:
-    """Give a run to read from; starts Spark only where the workspace is reached through it."""
+    """Open a run to read from; starts Spark only where the workspace is reached through it."""
     with workspace_of(settings) as place:
         yield place, place.existing_run(run_id)
 
 
 @contextmanager
 def workspace_of(settings: Settings) -> Iterator[Workspace]:
-    """Give the workspace to read from; starts Spark only where it is reached through it."""
+    """Open the workspace to read from; starts Spark only where it is reached through it."""
     remote = needs_spark(settings.workspace)
     with _spark(settings, "reader") if remote else nullcontext() as spark:
         yield Workspace(settings.workspace, spark)
 
 
 def ids_of(ids: Sequence[str], file: Path | None) -> tuple[str, ...] | None:
-    """Give the ids that were asked for, one by one and by a file with one in each line; None if none were."""
+    """Read the ids that were asked for, one by one and by a file with one in each line; None if none were."""
     if file is None:
         return tuple(ids) or None
     listed = [line.strip() for line in file.read_text("utf-8").splitlines()]

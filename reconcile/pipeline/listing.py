@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reconcile.pipeline import stored
+from reconcile.pipeline import tables
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import needs_spark
 
@@ -42,7 +42,7 @@ def page(
 
     rows: list[str] = []
     total = 0
-    for batch, places in stored.batches(run.data_files(_FINDINGS), by, fits, [_FINDING]):
+    for batch, places in tables.batches(run.data_files(_FINDINGS), by, fits, [_FINDING]):
         first = max(offset - total, 0)
         rows += [batch.column(0)[place].as_py() for place in places[first : first + limit - len(rows)]]
         total += len(places)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import infer_from_log
@@ -19,31 +18,27 @@ from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.log.history import extend
-from reconcile.gather.log.history_columns import ID
-from reconcile.gather.log.history_store import HistoryStore
 from reconcile.kafka.cluster import Cluster
-from reconcile.pipeline import audit as auditing
-from reconcile.pipeline import gather as gathering
-from reconcile.pipeline import stored
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import FINDINGS, PLAN, Fence, Summary, planned, results_of
 from reconcile.pipeline.job import Job
-from reconcile.repair import log_facts, planning, topic_form
+from reconcile.pipeline.log_view import LogView, cluster_connection, value_schema
+from reconcile.pipeline.scope import All
+from reconcile.quality import gate
+from reconcile.repair import planning
 from reconcile.repair.planning import Log, Route, World
 from reconcile.repair.rereading import Rereading
 from reconcile.repair.values import SourceRow, SourceValues
-from reconcile.report import expectations
-from reconcile.workspace.run import Run
 
 _LOG = logging.getLogger(__name__)
 
-PLAN = "plan"
-MADE_OF = (auditing.FINDINGS, auditing.SUMMARY)
+MADE_OF = (FINDINGS, Summary.ARTIFACT)
 
 
 def plan(job: Job) -> Plan:
     """Plan what is to be done about the run's findings, unless that was done; give the plan."""
     inputs = job.inputs(MADE_OF)
-    if job.run.manifest(auditing.SUMMARY).inputs.contract != job.contract.digest:
+    if job.run.manifest(Summary.ARTIFACT).inputs.contract != job.contract.digest:
         raise RefusedError(f"the contract was changed since the run {job.run.id} was audited: start a new run")
     if job.run.done(PLAN, inputs):
         _LOG.info("planned already")
@@ -51,14 +46,6 @@ def plan(job: Job) -> Plan:
     made = _Planning(job).made()
     job.run.publish_json(PLAN, plans.to_data(made), inputs, stage="plan", notes=made.reasons)
     return made
-
-
-def planned(run: Run) -> Plan:
-    """Give the plan of a run; raise RefusedError if it was changed, MissingArtifactError if there is none."""
-    try:
-        return plans.from_data(run.json(PLAN))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RefusedError(f"the plan of the run {run.id} was changed: {error}; start a new run") from None
 
 
 @dataclass(frozen=True)
@@ -78,27 +65,27 @@ class _Draft:
 class _Planning:
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.summary: dict[str, Any] = job.run.json(auditing.SUMMARY)
-        self.ordered, self.circular = plan_rules.in_order({each.group: each.depends_on for each in job.links})
+        self.summary = job.run.read(Summary)
+        self.ordered, self.circular = plan_rules.in_order({each.group: each.depends_on for each in job.consumers})
 
     def made(self) -> Plan:
         job, contract = self.job, self.job.contract
-        drafts = [self._draft(each) for group in self.ordered for each in job.links if each.group == group]
+        drafts = [self._draft(each) for group in self.ordered for each in job.consumers if each.group == group]
         looked = self._looked([each for each in drafts if each.open])
         links = [looked.get(each.empty.link) or self._unlooked(each) for each in drafts]
         run = {name: job.run.manifest(name).digest for name in MADE_OF}
         return Plan(job.run.id, contract.aggregate, contract.digest, run, tuple(links), self._refused())
 
     def _refused(self) -> tuple[str, ...]:
-        failed = expectations.against_repair(self.job.run.json_if_there(expectations.QUALITY))
-        if self.summary["complete"]:
+        failed = gate.against_repair(results_of(self.job.run))
+        if self.summary.complete:
             return tuple(failed)
-        unread = (f"{each['link']}: {each['message']}" for each in self.summary["unread"])
+        unread = (f"{each.link}: {each.message}" for each in self.summary.unread)
         return ("the run is incomplete, and nothing is ever repaired from such a run", *unread, *failed)
 
     def _draft(self, consumer: Consumer) -> _Draft:
         contract, link = self.job.contract, self.job.contract.link(consumer)
-        findings = [from_data(each) for each in stored.findings(self.job.run, links=[link], spark=self.job.spark)]
+        findings = [from_data(each) for each in tables.findings(self.job.run, links=[link], spark=self.job.spark)]
         ids = planning.wanted(findings, contract, consumer)
         empty = LinkPlan(
             link=link,
@@ -118,12 +105,12 @@ class _Planning:
         return _Draft(consumer, empty, findings, ids)
 
     def _aggregates(self, link: str) -> int:
-        compared = {each["link"]: each["compared"] for each in self.summary["links"]}.get(link, 0)
-        rows = self.job.run.json(gathering.FENCE)["source"]["rows"]
-        return plans.aggregates(compared, rows, some=self.job.ids is not None)
+        compared = {each.link: each.compared for each in self.summary.links}.get(link, 0)
+        rows = self.job.run.read(Fence).source.rows
+        return plans.aggregates(compared, rows, some=not isinstance(self.job.scope, All))
 
     def _dependencies(self, consumer: Consumer) -> tuple[str, ...]:
-        groups = {each.group for each in self.job.links}
+        groups = {each.group for each in self.job.consumers}
         found = [
             f"it builds on {each}, which this run does not repair: see that it is right first"
             for each in consumer.depends_on
@@ -143,7 +130,7 @@ class _Planning:
             return {}
         job, contract = self.job, self.job.contract
         _LOG.info("planning")
-        connection = gathering.cluster_connection(job)
+        connection = cluster_connection(job)
         found: dict[str, LinkPlan] = {}
         with closing(Cluster(contract.topic.cluster, connection.resolve())) as cluster:
             routes = {}
@@ -165,7 +152,7 @@ class _Planning:
                         reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
                         rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader).of(draft.ids)
                         committed = cluster.committed(consumer.group, contract.topic.name, partitions)
-                        misread = Rereading(reader, gathering.avro(job)).problems
+                        misread = Rereading(reader, value_schema(job)).problems
                         world = World(log, routes[link], committed, rows, misread)
                         found[link] = planning.planned(
                             draft.empty, draft.findings, contract, consumer, job.run.id, world
@@ -184,22 +171,15 @@ class _Planning:
         return Route(name, topic.id, len(topic.partitions), since, tuple(sorted(readers)), name == main)
 
     def _log(self, cluster: Cluster, drafts: Sequence[_Draft]) -> Log:
-        job, topic = self.job, self.job.contract.topic
-        connection, avro = gathering.cluster_connection(job), gathering.avro(job)
-        partitions = cluster.topic(topic.name).partitions
-        begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
-        history = extend(job.spark, topic, connection, ends, HistoryStore.of(job.workspace), avro=avro)
-        inference = infer_from_log(history.records(job.spark), history.index, topic)
-        telling = planning.telling(job.contract)
-        samples = topic_form.newest(topic.cluster, connection.resolve(), topic.name, begins, ends)
-        ids = job.spark.createDataFrame([(each,) for draft in drafts for each in draft.ids], f"{ID} string")
+        topic, view = self.job.contract.topic, LogView.read(self.job, cluster)
+        inference = infer_from_log(view.records, view.history.index, topic)
         layout = cluster.layouts([topic.name])[topic.name]
         return Log(
             inference=inference,
-            router=Router.of(inference, history.index.partitions),
-            form=topic_form.learned(topic, samples, avro, telling),
+            router=Router.of(inference, view.history.index.partitions),
+            form=view.form,
             compacted=layout is not None and layout.compacted,
-            traces=log_facts.traces(history.records(job.spark), ids, topic.ignore_types, telling),
+            traces=view.traces(each for draft in drafts for each in draft.ids),
         )
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer
 from reconcile.errors import InvalidFileError, Problem
 from reconcile.files import committed
 from reconcile.pipeline import gather as gathering
+from reconcile.pipeline.handoffs import Fence, Gathered, LinkSummary, Quality, Summary, copy_rows, source_rows
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.scope import All
 from reconcile.quality import frames as quality_frames
 from reconcile.quality.suites import Checked, check, load_suite, quality_context
-from reconcile.report.expectations import QUALITY
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuite
@@ -32,42 +31,38 @@ FRAMES = ("copy", "source", "rates", LOG)
 """What a suite of a consumer may be about."""
 
 
-def quality(job: Job) -> dict[str, Any]:
-    """Check what a run has read and found; give the results, and do nothing if that was done by the same suites."""
-    inputs, suites = job.inputs([gathering.GATHERED, "summary"]), _digests(job)
+def quality(job: Job) -> Quality:
+    """Check what a run has read and found, unless that was done by the same suites."""
+    inputs, suites = job.inputs([Gathered.ARTIFACT, Summary.ARTIFACT]), _digests(job)
     inputs = inputs.model_copy(update={"settings": {**inputs.settings, "suites": suites}})
-    stands = job.run.find(QUALITY)
-    by_others = stands is not None and stands.inputs.settings.get("suites") != suites
-    if by_others or not job.run.done(QUALITY, inputs):
+    published = job.run.find(Quality.ARTIFACT)
+    by_others = published is not None and published.inputs.settings.get("suites") != suites
+    if by_others or not job.run.done(Quality.ARTIFACT, inputs):
         with quality_context() as context:
             checked = _all(job, context)
-        failed = [each for each in checked if each.stops]
-        value = {"success": not failed, "results": [{**asdict(each), "stops": each.stops} for each in checked]}
         job.run.discard("quality")  # only now: what stopped a repair stops it until something else is known
-        job.run.publish_json(QUALITY, value, inputs, stage="quality")
-    found: dict[str, Any] = job.run.json(QUALITY)
-    return found
+        job.run.publish(Quality(success=not any(each.stops for each in checked), results=tuple(checked)), inputs)
+    return job.run.read(Quality)
 
 
 def require_suites(job: Job) -> None:
     """Read the suites that the contract names; raise InvalidFileError for one that is none."""
     with quality_context():
-        for consumer in job.links:
+        for consumer in job.consumers:
             _own(job, consumer)
 
 
 def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
-    told = job.run.json("summary")
-    links = {each["consumer"]: each for each in told["links"]}
-    at = datetime.fromisoformat(job.run.json(gathering.FENCE)["closed_at"])
-    records = quality_frames.log(gathering.kept_history(job), at)
+    summary = job.run.read(Summary)
+    links = {each.consumer: each for each in summary.links}
+    records = quality_frames.log(gathering.kept_history(job), job.run.read(Fence).closed_at)
     log, frame = load_suite(committed("expectations", f"{LOG}.json"))
     assert frame == LOG
     checked = check(context, log, records, {}, None)
-    for consumer in job.links:
+    for consumer in job.consumers:
         if consumer.name in links:
             _LOG.info(f"{job.contract.link(consumer)}: checking expectations")
-            checked += _of_link(job, context, consumer, told, links[consumer.name], records)
+            checked += _of_link(job, context, consumer, links[consumer.name], records, complete=summary.complete)
     return checked
 
 
@@ -75,28 +70,37 @@ def _of_link(
     job: Job,
     context: EphemeralDataContext,
     consumer: Consumer,
-    told: dict[str, Any],
-    link: dict[str, Any],
+    summary: LinkSummary,
     records: DataFrame,
+    *,
+    complete: bool,
 ) -> list[Checked]:
-    gathered = {each["consumer"]: each for each in job.run.json(gathering.GATHERED)["links"]}
-    kinds = [each["kind"] for each in gathered[consumer.name]["form"]]
+    kinds = [each.kind for each in job.run.read(Gathered).link(consumer.name).form]
     source, copy = (
         quality_frames.rows(job.run.parquet(name, job.spark), consumer, kinds)
-        for name in (gathering.source_rows(consumer.name), gathering.copy_rows(consumer.name))
+        for name in (source_rows(consumer.name), copy_rows(consumer.name))
+    )
+    rates = quality_frames.rates(
+        job.spark,
+        summary.link,
+        summary.compared,
+        summary.drifted,
+        summary.by_cause,
+        settled=summary.settled,
+        complete=complete,
     )
     frames: dict[str, DataFrame] = {
         "source": source,
         "copy": copy,
-        "rates": quality_frames.rates(job.spark, told, link),
+        "rates": rates,
         LOG: records,
     }
-    compared = max(link["compared"], 1)
+    compared = max(summary.compared, 1)
     tolerated = max(consumer.tolerance.ratio, consumer.tolerance.rows / compared)
     known = {
         "tolerated": tolerated,
         # Of some ids that were asked for any share may be wrong.
-        "frequent": max(tolerated, consumer.repair.max_ratio) if job.ids is None else 1.0,
+        "frequent": max(tolerated, consumer.repair.max_ratio) if isinstance(job.scope, All) else 1.0,
         "columns": quality_frames.columns(consumer),
     }
     versions = {"source": job.contract.source.version, "copy": consumer.version}
@@ -104,19 +108,19 @@ def _of_link(
     checked = []
     for suite, about in [*suites, *_own(job, consumer)]:
         parameters = {**known, "versioned": 1.0 if versions.get(about) else 0.0}
-        checked += check(context, suite, frames[about], parameters, link["link"])
+        checked += check(context, suite, frames[about], parameters, summary.link)
     return checked
 
 
 def _digests(job: Job) -> dict[str, str]:
-    """Give the digest of each suite's file."""
+    """Compute the digest of each suite's file."""
     files = {name: committed("expectations", f"{name}.json") for name in (*COMMITTED, LOG)}
-    files |= {f"{each.name}: {name}": job.file.parent / name for each in job.links for name in each.quality}
+    files |= {f"{each.name}: {name}": job.file.parent / name for each in job.consumers for name in each.quality}
     return {name: hashlib.sha256(_bytes(file)).hexdigest() for name, file in files.items()}
 
 
 def _bytes(file: Path) -> bytes:
-    """Give what a suite's file holds; for one that cannot be read nothing, as reading the suite will say why."""
+    """Read what a suite's file holds; for one that cannot be read nothing, as reading the suite will say why."""
     try:
         return file.read_bytes()
     except OSError:

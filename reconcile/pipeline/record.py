@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
 
 from reconcile.control.findings import Sighting
 from reconcile.control.runs import LinkFigures, link_figures
@@ -13,7 +11,8 @@ from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status
 from reconcile.errors import RefusedError
-from reconcile.pipeline import stored
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import Job
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import Stage
@@ -22,7 +21,7 @@ from reconcile.workspace.workspace import needs_spark
 
 @contextmanager
 def control_of(settings: Settings) -> Iterator[ControlStore | None]:
-    """Give the control store; None where none is set and the workspace cannot hold one."""
+    """Open the control store; None where none is set and the workspace cannot hold one."""
     if settings.control_store is None and needs_spark(settings.workspace):
         yield None
         return
@@ -55,44 +54,43 @@ def begin(job: Job, stage: Stage) -> None:
 
 
 def corrections(job: Job) -> frozenset[tuple[str, int, int]]:
-    """Give where corrections of earlier runs stand in the contract's topic: id, partition, offset."""
+    """Query where corrections of earlier runs stand in the contract's topic: id, partition, offset."""
     ways = (each for each in job.contract.consumers if each.repair.route == "main")
     with control_of(job.settings) as control:
         return frozenset() if control is None else control.emitted([job.contract.link(each) for each in ways])
 
 
-def audited(job: Job, told: dict[str, Any]) -> dict[str, Any]:
-    """Write down what a run found; give for each link what is new in it, came back, and is gone."""
-    over_time: dict[str, Any] = {}
+def audited(job: Job, summary: Summary) -> Summary:
+    """Write down what a run found; return its figures with what is new on each link, came back, and is gone."""
     with control_of(job.settings) as control:
         if control is None:
-            return over_time
+            return summary
         control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
-        for link in told["links"]:
-            name = link["link"]
-            drift = control.record_findings(job.run.id, name, _sightings(job, name), complete=True, scope=job.ids)
-            over_time[name] = asdict(drift)
-        figures = _figures(job, told)
-        control.end_run(job.run.id, "audit", complete=told["complete"], exit_code=told["exit_code"], links=figures)
-    return over_time
+        links = []
+        for each in summary.links:
+            found = _sightings(job, each.link)
+            drift = control.record_findings(job.run.id, each.link, found, complete=True, scope=job.scope.ids)
+            links.append(each.model_copy(update={"over_time": drift}))
+        figures = _figures(job, summary)
+        control.end_run(job.run.id, "audit", complete=summary.complete, exit_code=summary.exit_code, links=figures)
+    return summary.model_copy(update={"links": tuple(links)})
 
 
-def verified(job: Job, told: dict[str, Any], exit_code: int) -> None:
+def verified(job: Job, summary: Summary, exit_code: int) -> None:
     """Write down how a run ended that was repaired."""
     with control_of(job.settings) as control:
         if control is not None:
-            figures = _figures(job, told)
+            figures = _figures(job, summary)
             control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
-            control.end_run(job.run.id, "verify", complete=told["complete"], exit_code=exit_code, links=figures)
+            control.end_run(job.run.id, "verify", complete=summary.complete, exit_code=exit_code, links=figures)
 
 
-def _figures(job: Job, told: dict[str, Any]) -> list[LinkFigures]:
-    asked = None if job.ids is None else len(set(job.ids))
-    return [link_figures({**each, "asked": asked}) for each in told["links"]]
+def _figures(job: Job, summary: Summary) -> list[LinkFigures]:
+    return [link_figures({**dict(each), "asked": job.scope.count}) for each in summary.links]
 
 
 def _sightings(job: Job, link: str) -> Iterator[Sighting]:
-    for each in stored.findings(job.run, links=[link], spark=job.spark):
+    for each in tables.findings(job.run, links=[link], spark=job.spark):
         if each["aggregate_id"] is not None and each["status"] != Status.IN_FLIGHT:
             fields = sorted(field["name"] for field in each["fields"])
             yield Sighting(each["aggregate_id"], each["difference"], each["cause"], content_digest(fields))

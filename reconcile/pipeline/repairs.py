@@ -5,88 +5,71 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from reconcile.domain.correction import Action, Item
+from reconcile.domain.plan import LinkPlan, Plan
+from reconcile.pipeline.handoffs import PLAN, Applied, Verified, planned
 from reconcile.report.model import Count, LinkRepair, Repair, RepairResult
 from reconcile.workspace.run import Run
 
-PLAN, APPLIED, VERIFIED = "plan", "applied", "verified"
-_LEFT = ("advice", "left")
+_NOT_REPAIRED = (Action.ADVICE, Action.LEFT)
 
 
 @dataclass(frozen=True)
 class Repairs:
     """The plan of a run, and the last word on each of its corrections."""
 
-    plan: Mapping[str, Any]
+    plan: Plan
     states: Mapping[str, tuple[str, str | None]]
     """State and reason by the correction's id."""
     applied: bool
-    verified: Mapping[str, Any] | None
-    """What was seen of the corrections; None as long as nobody has looked."""
+    verified: bool
+    """Whether anybody has looked what became of the corrections."""
 
     @classmethod
     def of(cls, run: Run) -> Repairs | None:
-        """Read them; give None for a run without a plan."""
-        plan, applied, verified = (run.json_if_there(name) for name in (PLAN, APPLIED, VERIFIED))
-        if plan is None:
+        """Read them; None for a run without a plan."""
+        if run.find(PLAN) is None:
             return None
-        states = _of_applied(applied) | _of_verified(verified)
-        return cls(plan, states, applied is not None, verified)
+        applied, verified = run.read_if_there(Applied), run.read_if_there(Verified)
+        states: dict[str, tuple[str, str | None]] = {}
+        for link in applied.links if applied is not None else ():
+            states |= {each.correction_id: ("emitted", None) for each in link.emitted}
+            states |= {each.correction_id: ("dropped", each.reason) for each in link.dropped}
+        for seen in verified.links if verified is not None else ():
+            states |= {each.correction_id: (each.outcome, each.reason) for each in seen.corrections}
+        return cls(planned(run), states, applied is not None, verified is not None)
 
     def result(self) -> RepairResult:
-        """Give what it comes to."""
-        links = tuple(self._link(each) for each in self.plan["links"])
-        return RepairResult(self.applied, self.verified is not None, tuple(self.plan["refused"]), links)
+        """Build what it comes to."""
+        links = tuple(self._link(each) for each in self.plan.links)
+        return RepairResult(self.applied, self.verified, self.plan.refused, links)
 
-    def items(self) -> Iterator[dict[str, Any]]:
-        """Give the items of the plan in their order."""
-        for link in self.plan["links"]:
-            yield from link["items"]
+    def items(self) -> Iterator[Item]:
+        """Iterate over the items of the plan in their order."""
+        for link in self.plan.links:
+            yield from link.items
 
     def of_findings(self, ids: Mapping[str, set[str]]) -> dict[tuple[str, str], Repair]:
-        """Give what is done about aggregates, by link and id."""
+        """Choose what is done about aggregates, by link and id."""
         return {
-            (item["link"], item["aggregate_id"]): self.repair(item)
+            (item.link, item.aggregate_id): self.repair(item)
             for item in self.items()
-            if item["aggregate_id"] in ids.get(item["link"], ())
+            if item.aggregate_id is not None and item.aggregate_id in ids.get(item.link, ())
         }
 
-    def repair(self, item: Mapping[str, Any]) -> Repair:
-        """Give what an item of the plan comes to."""
-        state, why = self.states.get(item["correction_id"] or "", (None, None))
-        return Repair(item["action"], item["reason"], item["topic"], tuple(item["partitions"]), state, why)
+    def repair(self, item: Item) -> Repair:
+        """Build what an item of the plan comes to."""
+        state, why = self.states.get(item.correction_id or "", (None, None))
+        return Repair(item.action.value, item.reason, item.topic, item.partitions, state, why)
 
-    def _link(self, link: Mapping[str, Any]) -> LinkRepair:
-        items = link["items"]
-        ended = Counter(self.states[each["correction_id"]][0] for each in items if each["correction_id"] in self.states)
-        left = Counter(each["reason"] for each in items if each["action"] in _LEFT)
-        return LinkRepair(
-            link["link"],
-            link["topic"],
-            tuple(link["readers"]),
-            tuple(Count(name, number) for name, number in link["counts"].items() if number),
-            _ordered(ended),
-            _ordered(left),
-            tuple(link["refused"]),
-            tuple(link["warnings"]),
-        )
-
-
-def _of_applied(applied: Mapping[str, Any] | None) -> dict[str, tuple[str, str | None]]:
-    states: dict[str, tuple[str, str | None]] = {}
-    for link in applied["links"] if applied is not None else ():
-        states |= {each["correction_id"]: ("emitted", None) for each in link["emitted"]}
-        states |= {each["correction_id"]: ("dropped", each["reason"]) for each in link["dropped"]}
-    return states
-
-
-def _of_verified(verified: Mapping[str, Any] | None) -> dict[str, tuple[str, str | None]]:
-    return {
-        each["correction_id"]: (each["outcome"], each["reason"])
-        for link in (verified["links"] if verified is not None else ())
-        for each in link["corrections"]
-    }
+    def _link(self, link: LinkPlan) -> LinkRepair:
+        ids = (each.correction_id for each in link.items)
+        ended = Counter(self.states[each][0] for each in ids if each is not None and each in self.states)
+        reasons = Counter(each.reason for each in link.items if each.action in _NOT_REPAIRED)
+        actions = tuple(Count(name, number) for name, number in link.counts.items() if number)
+        states, why = _ordered(ended), _ordered(reasons)
+        return LinkRepair(link.link, link.topic, link.readers, actions, states, why, link.refused, link.warnings)
 
 
 def _ordered(counter: Counter[str]) -> tuple[Count, ...]:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 
 from reconcile.contract.model import Contract
-from reconcile.pipeline import stored
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import FINDINGS
 from reconcile.pipeline.result import report_of, to_data
 from reconcile.report.csv import COLUMNS, csv_of_rows
 from reconcile.report.html import report_html
@@ -34,7 +35,7 @@ def rendered(form: str, report: Report, run: Run, place: Workspace, csv: str | N
     if form == "html":
         yield from report_html(report, csv)
     elif form == "csv":
-        yield from csv_of_rows(stored.tuples(run, "findings", COLUMNS, place.spark))
+        yield from csv_of_rows(tables.tuples(run, FINDINGS, COLUMNS, place.spark))
     elif form == "json":
         yield json.dumps(to_data(report), ensure_ascii=False, allow_nan=False) + "\n"
     else:

@@ -1,9 +1,16 @@
-"""The stages, as the command line, the DAGs and the tests call them; each reads and leaves files in a run."""
+"""The stages and their order, as the command line, the DAGs and the tests call them.
+
+Each reads and leaves hand-offs in a run, and is written down in the run's record.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
+from reconcile.errors import UnreachableError
+from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.workspace.run import Run
 
@@ -14,74 +21,79 @@ if TYPE_CHECKING:
     from reconcile.settings.settings import Settings
     from reconcile.workspace.workspace import Workspace
 
-STAGES = ("gather", "audit", "quality", "plan", "apply", "verify", "report")
-REQUEST = "request"
-SUMMARY = "summary"
+_LOG = logging.getLogger(__name__)
 
 
-def gather(job: Job) -> None:
+class IncompleteError(UnreachableError):
+    """Raised when a store or a cluster did not answer when a link was read: gather again later."""
+
+
+class UnverifiedError(UnreachableError):
+    """Raised when a copy does not show its corrections yet: verify again later."""
+
+
+def gather(job: Job) -> Gathered:
     """Read the world of a contract into the run."""
     from reconcile.pipeline import gather as stage
-    from reconcile.pipeline import record as registry
+    from reconcile.pipeline import record
 
-    registry.require_own(job)
-    registry.begin(job, "gather")
-    _remember(job)
+    record.require_own(job)
+    record.begin(job, "gather")
+    _publish_request(job)
     stage.gather(job)
+    return job.run.read(Gathered)
 
 
-def audit(job: Job) -> dict[str, Any]:
-    """Turn what was gathered into findings; give the run's summary, with what was known of them before."""
+def audit(job: Job) -> Summary:
+    """Turn what was gathered into findings; return their figures, with what was known of them before."""
     from reconcile.pipeline import audit as stage
-    from reconcile.pipeline import record as registry
+    from reconcile.pipeline import record
     from reconcile.repair import planning
 
-    terms = {each.name: planning.terms(job.contract, each) for each in job.links}
-    stage.audit(job, terms, registry.corrections(job))
-    told = summary(job.run)
-    over_time = registry.audited(job, told)
-    return {**told, "links": [{**each, "over_time": over_time.get(each["link"])} for each in told["links"]]}
+    terms = {each.name: planning.terms(job.contract, each) for each in job.consumers}
+    stage.audit(job, terms, record.corrections(job))
+    return record.audited(job, job.run.read(Summary))
 
 
-def quality(job: Job) -> dict[str, Any]:
-    """Hold what was read and found against the expectation suites; give how each expectation went."""
-    from reconcile.pipeline import quality as quality_stage
+def quality(job: Job) -> Quality:
+    """Check what was read and found against the expectation suites."""
+    from reconcile.pipeline import quality as stage
 
-    return quality_stage.quality(job)
+    return stage.quality(job)
 
 
 def plan(job: Job) -> Plan:
-    """Say what is to be done about each finding, and what cannot be; give the plan."""
-    from reconcile.pipeline import plan as stage_plan
-    from reconcile.pipeline import record as registry
+    """Decide what is to be done about each finding, and what cannot be done."""
+    from reconcile.pipeline import plan as stage
+    from reconcile.pipeline import record
 
-    made = stage_plan.plan(job)
-    registry.begin(job, "plan")
+    made = stage.plan(job)
+    record.begin(job, "plan")
     return made
 
 
-def apply(job: Job, *, approved: bool) -> dict[str, Any]:
-    """Emit what was planned; give what was emitted and what was dropped."""
-    from reconcile.pipeline import apply as stage_apply
-    from reconcile.pipeline import record as registry
+def apply(job: Job, *, approved: bool) -> Applied:
+    """Emit what was planned."""
+    from reconcile.pipeline import apply as stage
+    from reconcile.pipeline import record
 
-    applied = stage_apply.apply(job, approved=approved)
-    registry.begin(job, "apply")
+    applied = stage.apply(job, approved=approved)
+    record.begin(job, "apply")
     return applied
 
 
-def verify(job: Job) -> dict[str, Any]:
-    """Wait for the groups and look at what was corrected; give what became of it, and the exit code."""
-    from reconcile.pipeline import record as registry
-    from reconcile.pipeline import verify as stage_verify
+def verify(job: Job) -> Verified:
+    """Wait for the groups, and read what became of the corrections."""
+    from reconcile.pipeline import record
+    from reconcile.pipeline import verify as stage
 
-    verified = stage_verify.verify(job)
-    registry.verified(job, summary(job.run), verified["exit_code"])
+    verified = stage.verify(job)
+    record.verified(job, job.run.read(Summary), verified.exit_code)
     return verified
 
 
 def report(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
-    """Write what a run found for people and machines, beside its artifacts; give the result model.
+    """Write what a run found for people and machines, beside its artifacts; return the result model.
 
     It needs no Spark where the workspace does not. `contract` is None where it cannot be read any more.
     """
@@ -90,27 +102,50 @@ def report(run: Run, place: Workspace, settings: Settings, contract: Contract | 
     return stage.publish(run, place, settings, contract)
 
 
-def summary(run: Run) -> dict[str, Any]:
-    """Give what the audit of a run found, in figures; raise MissingArtifactError if it was not audited."""
-    found: dict[str, Any] = run.json(SUMMARY)
-    return found
+def perform(job: Job, names: Iterable[str], *, approved: bool) -> None:
+    """Run stages one after the other, as a task of a DAG does, until one says that no other may follow.
+
+    Raises IncompleteError after an audit, and UnverifiedError after a verification, where the same may succeed later.
+    """
+    steps: dict[str, Callable[[Job], object]] = {"gather": gather, "audit": audit, "plan": plan}
+    wanted = list(names)
+    for name in wanted:
+        if job.alone is not None:
+            job.alone.require()
+        _LOG.info(f"{job.run.id}: {name}")
+        if name == "quality":
+            from reconcile.quality.gate import unmet
+
+            if failed := unmet(quality(job).results):
+                _LOG.info(f"nothing is planned, for an expectation failed: {'; '.join(failed)}")
+                break
+        elif name == "apply":
+            apply(job, approved=approved)
+        elif name == "verify":
+            if waiting := verify(job).unverified:
+                raise UnverifiedError(f"{waiting:,} corrections are not verified yet: see that the groups consume")
+        else:
+            steps[name](job)
+    if "audit" in wanted:
+        require_read(job.run)
 
 
-def requested(run: Run) -> dict[str, Any]:
-    """Give what a run was asked for: contract, consumers, ids, mode."""
-    found: dict[str, Any] = run.json(REQUEST)
-    return found
+def require_read(run: Run) -> None:
+    """Raise IncompleteError where what could not be read may be read later; the other links are audited by then."""
+    if lost := [each for each in run.read(Summary).unread if each.may_pass]:
+        raise IncompleteError("; ".join(f"{each.link} could not be read: {each.message}" for each in lost))
 
 
-def _remember(job: Job) -> None:
+def _publish_request(job: Job) -> None:
     inputs = job.inputs()
-    if job.run.done(REQUEST, inputs):
-        return
-    asked = {
-        "contract": str(job.file.absolute()),
-        "aggregate": job.contract.aggregate,
-        "consumers": list(job.consumers),
-        "ids": None if job.ids is None else list(job.ids),
-        "mode": job.mode,
-    }
-    job.run.publish_json(REQUEST, asked, inputs, stage="request")
+    if not job.run.done(Request.ARTIFACT, inputs):
+        job.run.publish(
+            Request(
+                contract=str(job.file.absolute()),
+                aggregate=job.contract.aggregate,
+                consumers=job.consumer_names,
+                ids=job.scope.ids,
+                mode=job.mode,
+            ),
+            inputs,
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.finding import Difference, Status
 from reconcile.gather.fence.fence import Fence, Unread
+from reconcile.pipeline.handoffs import Interval, LinkSummary, Summary, UnreadLink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,34 +35,33 @@ def summary(
     counted: Mapping[str, Counted],
     findings: DataFrame,
     unread: Mapping[str, Unread],
-) -> dict[str, Any]:
-    """Give the figures of a run, by link in the contract's order."""
+) -> Summary:
+    """Compute the figures of a run, by link in the contract's order."""
     from pyspark.sql import functions as f
 
     grouped = findings.groupBy("link", "status", "cause", "difference").agg(f.count(f.lit(1)).alias("number")).collect()
     lines: dict[str, list[Any]] = {}
     for row in grouped:
         lines.setdefault(row["link"], []).append(row)
-    links = [
+    links = tuple(
         _link(consumer, link, fence, counted[link], lines.get(link, []))
         for consumer in contract.consumers
         if (link := contract.link(consumer)) in counted and link not in unread
-    ]
-    complete = not unread
-    beyond = any(link["beyond_tolerance"] for link in links)
-    return {
-        "contract": contract.aggregate,
-        "complete": complete,
-        "fence": {"opened_at": fence.opened_at.isoformat(), "closed_at": fence.closed_at.isoformat()},
-        "links": links,
-        "unread": [
-            {"link": link, "message": each.message, "may_pass": each.may_pass} for link, each in sorted(unread.items())
-        ],
-        "exit_code": COULD_NOT_TELL if not complete else DRIFT if beyond else AGREES,
-    }
+    )
+    beyond = any(link.beyond_tolerance for link in links)
+    return Summary(
+        contract=contract.aggregate,
+        complete=not unread,
+        fence=Interval(opened_at=fence.opened_at, closed_at=fence.closed_at),
+        links=links,
+        unread=tuple(
+            UnreadLink(link=link, message=each.message, may_pass=each.may_pass) for link, each in sorted(unread.items())
+        ),
+        exit_code=COULD_NOT_TELL if unread else DRIFT if beyond else AGREES,
+    )
 
 
-def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: list[Any]) -> dict[str, Any]:
+def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: list[Any]) -> LinkSummary:
     def number(**wanted: str) -> int:
         return sum(row["number"] for row in rows if all(row[name] == value for name, value in wanted.items()))
 
@@ -71,23 +71,23 @@ def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: l
     waiting, tolerated = number(status=Status.IN_FLIGHT), number(status=Status.TOLERATED)
     disagreeing = drifted + waiting + tolerated
     passed = max(counted.differing - disagreeing, 0)
-    told = [row for row in rows if row["status"] != Status.IN_FLIGHT]
+    reported = [row for row in rows if row["status"] != Status.IN_FLIGHT]
     within = drifted <= consumer.tolerance.rows or drifted <= counted.compared * consumer.tolerance.ratio
-    return {
-        "link": link,
-        "consumer": consumer.name,
-        "settled": fence.consumer(consumer.name).settled,
-        "compared": counted.compared,
-        "agreeing": max(counted.compared - disagreeing - passed, 0),
-        "findings": sum(row["number"] for row in told),
-        "drifted": drifted,
-        "latent": number(status=Status.CONFIRMED, difference=Difference.LATENT),
-        "tolerated": tolerated,
-        "in_flight": waiting + passed,
-        "by_cause": _sums(told, "cause"),
-        "by_difference": _sums(told, "difference"),
-        "beyond_tolerance": not within,
-    }
+    return LinkSummary(
+        link=link,
+        consumer=consumer.name,
+        settled=fence.consumer(consumer.name).settled,
+        compared=counted.compared,
+        agreeing=max(counted.compared - disagreeing - passed, 0),
+        findings=sum(row["number"] for row in reported),
+        drifted=drifted,
+        latent=number(status=Status.CONFIRMED, difference=Difference.LATENT),
+        tolerated=tolerated,
+        in_flight=waiting + passed,
+        by_cause=_sums(reported, "cause"),
+        by_difference=_sums(reported, "difference"),
+        beyond_tolerance=not within,
+    )
 
 
 def _sums(rows: list[Any], name: str) -> dict[str, int]:

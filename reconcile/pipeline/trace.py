@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from reconcile.gather.evidence import parked
-from reconcile.gather.log.history import extend
 from reconcile.gather.log.history_columns import (
     CORRELATION_ID,
     DELETES,
@@ -22,10 +20,10 @@ from reconcile.gather.log.history_columns import (
     TYPE,
     VERSION,
 )
-from reconcile.gather.log.history_store import HistoryStore
 from reconcile.kafka.cluster import Cluster
-from reconcile.pipeline.gather import avro, cluster_connection
+from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.log_view import cluster_connection, history_up_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,22 +54,15 @@ def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit:
     """Give the records of an id or of a correlation id as they are now, by time; at most so many."""
     from pyspark.sql import functions as f
 
-    topic, connection = job.contract.topic, cluster_connection(job)
-    store = HistoryStore.of(job.workspace)
-    with closing(Cluster(topic.cluster, connection.resolve())) as cluster:
+    topic = job.contract.topic
+    with closing(Cluster(topic.cluster, cluster_connection(job).resolve())) as cluster:
         ends = cluster.ends(topic.name, cluster.topic(topic.name).partitions)
-        history = extend(job.spark, topic, connection, ends, store, avro=avro(job))
-        log = history.records(job.spark)
-        frames = [
-            parked.parked(
-                job.spark,
-                parked.read(job.spark, job.contract, consumer, cluster, connection, store, avro(job)),
-                consumer,
-                topic.name,
-                log,
-            ).withColumn("consumer", f.lit(consumer.name))
-            for consumer in job.contract.consumers
-        ]
+    history = history_up_to(job, ends)
+    log = history.records(job.spark)
+    frames = [
+        parked_of(job, consumer, history).withColumn("consumer", f.lit(consumer.name))
+        for consumer in job.contract.consumers
+    ]
     column, value = (ID, aggregate_id) if aggregate_id is not None else (CORRELATION_ID, correlation_id)
     records = log.where(f.col(column).eqNullSafe(f.lit(value)))
     aside = reduce(lambda left, right: left.unionByName(right), frames)

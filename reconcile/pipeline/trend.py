@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from reconcile.control.findings import Seen
 from reconcile.control.runs import DriftPoint
 from reconcile.control.store import FILE, open_control
 from reconcile.errors import ReconcileError
-from reconcile.pipeline.asked import asked_of
+from reconcile.pipeline.handoffs import Request, Summary
+from reconcile.pipeline.scope import All
 from reconcile.report.model import Trend, TrendPoint
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import DamagedArtifactError
@@ -78,14 +78,14 @@ def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tupl
         return [], ("The control store did not answer, so the trend shows only runs that are still in the workspace.",)
 
 
-def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
+def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, Summary]], list[str]]:
     """Give the figures of the runs of a contract that are still in the workspace, and which runs are damaged."""
     found, damaged = [], []
     for run_id in place.runs():
         try:
             run = place.run(run_id)
-            summary = run.json_if_there("summary")
-            if summary is not None and summary["contract"] == aggregate and not _of_some_ids(run):
+            summary = run.read_if_there(Summary)
+            if summary is not None and summary.contract == aggregate and not _of_some_ids(run):
                 found.append((run_id, summary))
         except DamagedArtifactError:
             damaged.append(run_id)
@@ -100,8 +100,8 @@ def _keeps(settings: Settings) -> bool:
 
 
 def _of_some_ids(run: Run) -> bool:
-    asked = asked_of(run)
-    return asked is not None and asked.ids is not None
+    request = run.read_if_there(Request)
+    return request is not None and not isinstance(request.scope, All)
 
 
 def _of_control(told: DriftPoint) -> TrendPoint:
@@ -117,10 +117,9 @@ def _of_control(told: DriftPoint) -> TrendPoint:
     )
 
 
-def _of_summary(run_id: str, summary: Mapping[str, Any]) -> Iterable[tuple[str, TrendPoint]]:
-    at = datetime.fromisoformat(summary["fence"]["opened_at"])
-    for each in summary["links"]:
-        yield each["link"], TrendPoint(run_id, at, summary["complete"], each["compared"], each["drifted"])
+def _of_summary(run_id: str, summary: Summary) -> Iterable[tuple[str, TrendPoint]]:
+    for each in summary.links:
+        yield each.link, TrendPoint(run_id, summary.fence.opened_at, summary.complete, each.compared, each.drifted)
 
 
 def _joined(point: TrendPoint, told: TrendPoint | None) -> TrendPoint:

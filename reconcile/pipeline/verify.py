@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconcile.audit import link_facts
 from reconcile.contract.model import Consumer
 from reconcile.control.alone import holder
-from reconcile.control.correction_state import PENDING, Correction, State, Verified
+from reconcile.control.correction_state import PENDING, Correction, State
+from reconcile.control.correction_state import Verified as CorrectionOutcome
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Item
@@ -24,11 +25,10 @@ from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import row_columns
 from reconcile.kafka.cluster import Cluster
-from reconcile.pipeline import audit as auditing
-from reconcile.pipeline import gather as gathering
-from reconcile.pipeline.apply import APPLIED, awaited
+from reconcile.pipeline.apply import awaited
+from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink, planned
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.plan import planned
+from reconcile.pipeline.log_view import cluster_connection
 from reconcile.repair import planning
 from reconcile.repair.verification import Sides, Verdict, passed, verdict
 
@@ -37,47 +37,42 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-VERIFIED = "verified"
-
 _TTL = timedelta(seconds=30)
 _REPAIRED = frozenset({State.CONVERGED, State.SUPERSEDED})
 _MAY_BE_THERE = "an attempt that was cut off may have emitted it: apply again"
 _NOT_PASSED = "its group has not come to it within settle.timeout"
 
 
-def verify(job: Job) -> dict[str, Any]:
+def verify(job: Job) -> Verified:
     """Say what became of each correction; those that nobody has consumed yet may be asked about again."""
-    inputs = job.inputs([APPLIED])
-    if job.run.done(VERIFIED, inputs):
+    inputs = job.inputs([Applied.ARTIFACT])
+    if job.run.done(Verified.ARTIFACT, inputs):
         _LOG.info("verified already")
-        found: dict[str, Any] = job.run.json(VERIFIED)
-        return found
+        return job.run.read(Verified)
     plan = planned(job.run)
-    summary = job.run.json(auditing.SUMMARY)
     with open_control(job.settings) as control:
         verifying = _Verifying(job, plan, control)
-        links = [verifying.link(each) for each in plan.links]
-    told = _told(job, plan, summary, links)
-    unverified = sum(each["outcomes"].get(State.UNVERIFIED, 0) for each in told["links"])
-    notes = [f"{unverified} corrections are unverified"] if unverified else []
-    job.run.publish_json(VERIFIED, told, inputs, stage="verify", complete=not unverified, notes=notes)
-    return told
+        corrections = [verifying.link(each) for each in plan.links]
+    verified = _verified(job, plan, job.run.read(Summary), corrections)
+    notes = [f"{verified.unverified} corrections are unverified"] if verified.unverified else []
+    job.run.publish(verified, inputs, complete=not verified.unverified, notes=notes)
+    return verified
 
 
 class _Verifying:
     def __init__(self, job: Job, plan: Plan, control: ControlStore) -> None:
         self.job, self.plan, self.control = job, plan, control
 
-    def link(self, link: LinkPlan) -> list[dict[str, Any]]:
+    def link(self, link: LinkPlan) -> tuple[VerifiedCorrection, ...]:
         """Look at what has not come to an end, and give what became of each correction."""
         job = self.job
         pending = self._pending(link)
         if pending:
-            consumer = next(each for each in job.contract.consumers if each.name == link.consumer)
+            consumer = job.contract.consumer(link.consumer)
             _LOG.info(f"{link.link}: verifying {len(pending):,} corrections")
             found = self._verdicts(link, consumer, pending)
             with self.control.lease(link.link, holder(job.run.id), _TTL) as held:
-                outcomes = [Verified(id_, each.outcome, each.reason) for id_, each in found.items()]
+                outcomes = [CorrectionOutcome(id_, each.outcome, each.reason) for id_, each in found.items()]
                 self.control.mark_verified(held.require(), job.run.id, outcomes)
         return self._outcomes(link)
 
@@ -112,7 +107,7 @@ class _Verifying:
         for each in pending.values():
             for partition, offset in each.items():
                 places[partition] = max(offset, places.get(partition, 0))
-        connection = gathering.cluster_connection(self.job)
+        connection = cluster_connection(self.job)
         with closing(Cluster(self.job.contract.topic.cluster, connection.resolve())) as cluster:
             awaited(
                 lambda: cluster.committed(link.group, link.topic, places),
@@ -142,45 +137,46 @@ class _Verifying:
             id_: verdict(each, _sides(each, sources, copies), brought, consumer.guard) for id_, each in items.items()
         }
 
-    def _outcomes(self, link: LinkPlan) -> list[dict[str, Any]]:
+    def _outcomes(self, link: LinkPlan) -> tuple[VerifiedCorrection, ...]:
         records: dict[str, Correction] = {}
         for each in self.control.corrections(link.link, self.job.run.id):
             if each.state is not State.DROPPED:
                 records.setdefault(each.correction_id, each)
-        return [
-            {
-                "correction_id": id_,
-                "aggregate_id": each.aggregate_id,
-                "outcome": str(State.UNVERIFIED if each.state is State.INTENDED else each.state),
-                "reason": _MAY_BE_THERE if each.state is State.INTENDED else each.reason,
-            }
+        return tuple(
+            VerifiedCorrection(
+                correction_id=id_,
+                aggregate_id=each.aggregate_id,
+                outcome=str(State.UNVERIFIED if each.state is State.INTENDED else each.state),
+                reason=_MAY_BE_THERE if each.state is State.INTENDED else each.reason,
+            )
             for id_, each in sorted(records.items(), key=lambda one: one[1].aggregate_id)
-        ]
-
-
-def _told(job: Job, plan: Plan, summary: Mapping[str, Any], outcomes: Sequence[list[dict[str, Any]]]) -> dict[str, Any]:
-    """Give the figures: what was repaired, what is left, and what that means for the exit code."""
-    figures = {each["link"]: each for each in summary["links"]}
-    links = []
-    for link, of_link in zip(plan.links, outcomes, strict=True):
-        consumer = next(each for each in job.contract.consumers if each.name == link.consumer)
-        audited = figures.get(link.link, {"drifted": 0, "compared": 0})
-        counted = Counter(each["outcome"] for each in of_link)
-        left = max(audited["drifted"] - sum(counted[each] for each in _REPAIRED), 0)
-        within = left <= consumer.tolerance.rows or left <= audited["compared"] * consumer.tolerance.ratio
-        links.append(
-            {
-                "link": link.link,
-                "outcomes": dict(counted),
-                "left": left,
-                "beyond_tolerance": not within,
-                "corrections": of_link,
-            }
         )
-    unverified = any(each["outcomes"].get(State.UNVERIFIED) for each in links)
-    beyond = any(each["beyond_tolerance"] for each in links)
-    code = 2 if not summary["complete"] else 1 if unverified or beyond else 0
-    return {"run_id": job.run.id, "links": links, "exit_code": code}
+
+
+def _verified(
+    job: Job, plan: Plan, summary: Summary, corrections: Sequence[tuple[VerifiedCorrection, ...]]
+) -> Verified:
+    """Count what was repaired and what still differs, and what that means for the exit code."""
+    summaries = {each.link: each for each in summary.links}
+    links = []
+    for link, of_link in zip(plan.links, corrections, strict=True):
+        audited = summaries.get(link.link)
+        drifted, compared = (0, 0) if audited is None else (audited.drifted, audited.compared)
+        outcomes = Counter(each.outcome for each in of_link)
+        still = max(drifted - sum(outcomes[each] for each in _REPAIRED), 0)
+        tolerance = job.contract.consumer(link.consumer).tolerance
+        links.append(
+            VerifiedLink(
+                link=link.link,
+                outcomes=dict(outcomes),
+                still_different=still,
+                beyond_tolerance=not (still <= tolerance.rows or still <= compared * tolerance.ratio),
+                corrections=of_link,
+            )
+        )
+    failing = any(each.outcomes.get(State.UNVERIFIED) or each.beyond_tolerance for each in links)
+    code = 2 if not summary.complete else int(failing)
+    return Verified(run_id=job.run.id, links=tuple(links), exit_code=code)
 
 
 def _sides(item: Item, sources: Mapping[str, Row], copies: Mapping[str, Row]) -> Sides:

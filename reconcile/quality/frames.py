@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Consumer
 from reconcile.domain.canonical import Kind
@@ -60,14 +60,19 @@ def log(records: DataFrame, at: datetime) -> DataFrame:
     )
 
 
-def rates(spark: SparkSession, told: dict[str, Any], link: dict[str, Any]) -> DataFrame:
-    """Give how much of a link disagrees (`drift`), a line for each cause with its own `rate`, and one for `all`."""
-    compared = max(link["compared"], 1)
-    drift = link["drifted"] / compared
-    lines = [("all", link["drifted"]), *link["by_cause"].items()]
-    found = [
-        (link["link"], cause, number, number / compared, drift, told["complete"], link["settled"])
-        for cause, number in lines
-    ]
+def rates(
+    spark: SparkSession,
+    link: str,
+    compared: int,
+    drifted: int,
+    by_cause: Mapping[str, int],
+    *,
+    settled: bool,
+    complete: bool,
+) -> DataFrame:
+    """Build how much of a link disagrees (`drift`), a line for each cause with its own `rate`, and one for `all`."""
+    whole = max(compared, 1)
+    lines = [("all", drifted), *by_cause.items()]
+    rows = [(link, cause, number, number / whole, drifted / whole, complete, settled) for cause, number in lines]
     types = "link string, cause string, findings bigint, rate double, drift double, complete boolean, settled boolean"
-    return spark.createDataFrame(found, types)
+    return spark.createDataFrame(rows, types)

@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import computed_field
+
 from reconcile.errors import InvalidFileError, Problem, RefusedError
+from reconcile.workspace.handoff import Part
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuite
@@ -22,8 +24,7 @@ _CLASS = re.compile(r"^(?:\w+\.)*([A-Z]\w*)(?::|$)", re.MULTILINE)
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]")
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Part):
     """One expectation, and how it went. It holds figures, and no values of rows."""
 
     suite: str
@@ -39,6 +40,7 @@ class Checked:
     exception: str | None
     """What was raised in place of an answer: that is a failure, and never a pass."""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def stops(self) -> bool:
         """Whether the gate stays closed for it."""

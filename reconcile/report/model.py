@@ -213,7 +213,7 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Quality:
+class QualityResult:
     """How the expectations of a run went."""
 
     total: int
@@ -229,7 +229,7 @@ class Quality:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Selection:
     """What a run was asked for, where that was not all."""
 
     ids: int | None
@@ -255,7 +255,7 @@ class Report:
     exit_code: int
     """As the run returns it: after a repair, what the verification makes of it."""
     complete: bool
-    asked: Asked | None
+    asked: Selection | None
     """None for a run of all aggregates of all copies."""
     links: tuple[LinkResult, ...]
     flows: tuple[Flow, ...]
@@ -268,7 +268,7 @@ class Report:
     """The worst of them, worst first."""
     repair: RepairResult | None
     """None as long as no plan was made."""
-    quality: Quality | None
+    quality: QualityResult | None
     """None as long as no expectations were checked."""
     trends: tuple[Trend, ...]
     notes: tuple[str, ...]

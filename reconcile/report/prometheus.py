@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconcile.report.model import Asked, Level, LinkResult, Report
+from reconcile.report.model import Level, LinkResult, Report, Selection
 
 _Sample = tuple[dict[str, str], float]
 
@@ -66,7 +66,7 @@ _FIGURES = {
 }
 
 
-def _part(asked: Asked | None) -> dict[str, str]:
+def _part(asked: Selection | None) -> dict[str, str]:
     if asked is None:
         return {}
     return {"part": "consumers" if asked.ids is None else "ids"}

@@ -2,43 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from reconcile.report.model import Level, LinkResult, Selection
 
-from reconcile.report.expectations import AGREEING
-from reconcile.report.model import Asked, Count, Level, LinkResult
-
+AGREEING = (Level.AGREES, Level.TOLERATED, Level.REPAIRED)
 _EXIT_LEVEL = {0: Level.AGREES, 1: Level.DRIFT, 2: Level.UNKNOWN}
-_NAMES = ("settled", "compared", "agreeing", "drifted", "latent", "tolerated", "in_flight", "beyond_tolerance")
-
-
-def links_of(
-    summary: Mapping[str, Any], oldest: Mapping[str, datetime], verified: Mapping[str, Any] | None
-) -> tuple[LinkResult, ...]:
-    """Give what was found on each link, and what is left of it where corrections were verified."""
-    ended = {each["link"]: each for each in (verified["links"] if verified is not None else ())}
-    read = [
-        LinkResult(
-            link=each["link"],
-            consumer=each["consumer"],
-            level=_link_level(each, ended.get(each["link"])),
-            **{name: each[name] for name in _NAMES},
-            by_cause=_counts(each["by_cause"]),
-            by_difference=_counts(each["by_difference"]),
-            oldest=oldest.get(each["link"]),
-            left=ended[each["link"]]["left"] if each["link"] in ended else None,
-        )
-        for each in summary["links"]
-    ]
-    unread = [
-        LinkResult(
-            each["link"], consumer_of(each["link"]), Level.UNKNOWN, False, 0, 0, 0, 0, 0, 0, False, (), (), None,
-            message=each["message"],
-        )
-        for each in summary["unread"]
-    ]  # fmt: skip
-    return (*read, *unread)
 
 
 def level_of(exit_code: int, links: tuple[LinkResult, ...]) -> Level:
@@ -48,7 +15,17 @@ def level_of(exit_code: int, links: tuple[LinkResult, ...]) -> Level:
     return within if exit_code == 0 else _EXIT_LEVEL[exit_code]
 
 
-def verdict(level: Level, links: tuple[LinkResult, ...], asked: Asked | None, unmet: int) -> str:
+def exit_code_with(code: int, unmet: int) -> int:
+    """Compute the exit code of a run of which so many expectations failed that stop a repair."""
+    return max(code, int(unmet > 0))
+
+
+def level_with(compared: Level, unmet: int) -> Level:
+    """Say the same of what the comparison alone comes to."""
+    return Level.UNMET if unmet and compared in AGREEING else compared
+
+
+def verdict(level: Level, links: tuple[LinkResult, ...], asked: Selection | None, unmet: int) -> str:
     """Say it in one sentence."""
     return _compared(level, links, None if asked is None else asked.ids) + _repaired(links) + _failing(level, unmet)
 
@@ -56,14 +33,6 @@ def verdict(level: Level, links: tuple[LinkResult, ...], asked: Asked | None, un
 def consumer_of(link: str) -> str:
     """Give the name of a link's consumer."""
     return link.rpartition("/")[2]
-
-
-def _link_level(link: Mapping[str, Any], ended: Mapping[str, Any] | None) -> Level:
-    if (link if ended is None else ended)["beyond_tolerance"]:
-        return Level.DRIFT
-    if not link["drifted"]:
-        return Level.AGREES
-    return Level.TOLERATED if ended is None or ended["left"] else Level.REPAIRED
 
 
 def _compared(level: Level, links: tuple[LinkResult, ...], ids: int | None) -> str:
@@ -117,7 +86,3 @@ def _failing(level: Level, unmet: int) -> str:
         return ""
     joined = ", but" if level in AGREEING else ", and"
     return f"{joined} {unmet:,} {'expectation' if unmet == 1 else 'expectations'} of the data failed"
-
-
-def _counts(numbers: Mapping[str, int]) -> tuple[Count, ...]:
-    return tuple(Count(name, number) for name, number in numbers.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -11,12 +10,12 @@ from fastapi.responses import StreamingResponse
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop, Status
-from reconcile.pipeline import stored
-from reconcile.pipeline.contracts import contract_of
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import FINDINGS, PLAN, Fence, Summary
 from reconcile.pipeline.listing import FILTERS, page
-from reconcile.pipeline.overview import newest
-from reconcile.pipeline.repairs import PLAN, Repairs
-from reconcile.pipeline.result import Showing, hiding_of
+from reconcile.pipeline.repairs import Repairs
+from reconcile.pipeline.result import Showing, redaction_of
+from reconcile.pipeline.runs import contract_of, newest
 from reconcile.pipeline.trend import trends
 from reconcile.report import html
 from reconcile.report.csv import COLUMNS, csv_of_rows
@@ -85,7 +84,7 @@ class Pages:
         run = self._place.existing_run(run_id)
         asked = dict(zip(("q", *FILTERS), (q, link, cause, difference, status, hop), strict=True))
         found = page(run, asked, q, (number - 1) * PER_PAGE, PER_PAGE, self._place.spark)
-        links = [each["link"] for each in run.json("summary")["links"]]
+        links = [each.link for each in run.read(Summary).links]
         values = {
             "run_id": run_id,
             "asked": asked,
@@ -100,9 +99,9 @@ class Pages:
         """Tell the story of an aggregate, in each link in which the run looked closely at it."""
         run = self._place.existing_run(run_id)
         showing = self._showing(run)
-        found = list(stored.findings(run, ids=[aggregate_id], spark=self._place.spark))
+        found = list(tables.findings(run, ids=[aggregate_id], spark=self._place.spark))
         told = {each["link"] for each in found}
-        others = {each["link"]: {aggregate_id} for each in run.json("summary")["links"] if each["link"] not in told}
+        others = {each.link: {aggregate_id} for each in run.read(Summary).links if each.link not in told}
         agreeing = list(showing.stories(others).values())
         if not found and not agreeing:
             raise HTTPException(404, "This run did not look closely at that aggregate: it agreed, or nobody has it")
@@ -111,7 +110,7 @@ class Pages:
             "id": aggregate_id,
             "shown": showing.of(found),
             "agreeing": agreeing,
-            "note": showing.concealed.note,
+            "note": showing.redaction.note,
         }
         return page_of(request, "aggregate.html", f"{aggregate_id} in {run_id}", values)
 
@@ -145,8 +144,8 @@ class Pages:
     def findings_file(self, run_id: str) -> Response:
         """Give all findings as CSV."""
         run = self._place.existing_run(run_id)
-        run.manifest("findings")
-        pieces = csv_of_rows(stored.tuples(run, "findings", COLUMNS, self._place.spark))
+        run.manifest(FINDINGS)
+        pieces = csv_of_rows(tables.tuples(run, FINDINGS, COLUMNS, self._place.spark))
         return _file(pieces, "text/csv", f"{run_id}.csv")
 
     def static(self, name: str) -> Response:
@@ -156,9 +155,9 @@ class Pages:
         return Response(html.asset(name), media_type=_ASSETS[name])
 
     def _showing(self, run: Run) -> Showing:
-        at = datetime.fromisoformat(run.json("fence")["closed_at"])
-        concealed = hiding_of(run, contract_of(run))
-        return Showing(run, self._settings, concealed, at, Repairs.of(run), self._place.spark)
+        at = run.read(Fence).closed_at
+        redaction = redaction_of(run, contract_of(run))
+        return Showing(run, self._settings, redaction, at, Repairs.of(run), self._place.spark)
 
 
 def _paging(number: int, total: int, asked: Mapping[str, str]) -> dict[str, Any]:

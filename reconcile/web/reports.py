@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 
-from reconcile.pipeline.contracts import contract_of
 from reconcile.pipeline.result import SHOWN, report_of
+from reconcile.pipeline.runs import contract_of
 from reconcile.report.model import Report
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace

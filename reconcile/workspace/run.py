@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconcile.errors import RefusedError
+from reconcile.workspace import handoff
 from reconcile.workspace.artifact import Artifact, Written, data_files, is_artifact_name
 from reconcile.workspace.filesystem import FileSystem, literal
+from reconcile.workspace.handoff import AnyHandoff, Handoff
 from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, MissingArtifactError, Stage
 
 if TYPE_CHECKING:
@@ -60,6 +62,11 @@ class Run:
                 + "\nstart a new run, or go back to what this one was made of"
             )
         return True
+
+    def publish(self, value: Handoff, inputs: Inputs, *, complete: bool = True, notes: Sequence[str] = ()) -> Manifest:
+        """Publish a hand-off under its own name."""
+        data = handoff.to_data(value)
+        return self.publish_json(value.ARTIFACT, data, inputs, stage=value.STAGE, complete=complete, notes=notes)
 
     def publish_json(
         self,
@@ -149,18 +156,28 @@ class Run:
         found = [self.find(entry.name) for entry in entries if entry.folder and is_artifact_name(entry.name)]
         return [manifest for manifest in found if manifest is not None]
 
-    def json_if_there(self, name: str) -> Any:
-        """Give the value of a JSON artifact, or None if it is not published."""
-        return self.json(name) if self.find(name) is not None else None
+    def read(self, model: type[AnyHandoff]) -> AnyHandoff:
+        """Read a hand-off; raise DamagedArtifactError if its file does not hold one that this program reads."""
+        try:
+            return handoff.parse(model, self._json_text(model.ARTIFACT))
+        except ValueError as error:
+            raise self._artifact(model.ARTIFACT).damaged(f"it holds no {model.ARTIFACT}: {error}") from None
+
+    def read_if_there(self, model: type[AnyHandoff]) -> AnyHandoff | None:
+        """Read a hand-off, or None if it is not published."""
+        return self.read(model) if self.find(model.ARTIFACT) is not None else None
 
     def json(self, name: str) -> Any:
-        """Give the value of a JSON artifact."""
+        """Read the value of a JSON artifact."""
+        return json.loads(self._json_text(name))
+
+    def _json_text(self, name: str) -> str:
         while True:
             manifest = self._of_kind(name, "json")
             try:
-                value = json.loads(self._files.read_text(f"{self._artifact(name).folder}/{_JSON}"))
-                if _json_digest(value) == manifest.digest:
-                    return value
+                text = self._files.read_text(f"{self._artifact(name).folder}/{_JSON}")
+                if _json_digest(json.loads(text)) == manifest.digest:
+                    return text
                 problem = f"{_JSON} is not what was published"
             except (FileNotFoundError, ValueError):
                 problem = f"{_JSON} is gone, or not JSON any more"

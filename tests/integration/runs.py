@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import load_contract
 from reconcile.files import committed
-from reconcile.gather.link_reader import AskedMode
+from reconcile.gather.stores.digest import AskedMode
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline import stored
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import load_settings
 from reconcile.workspace.workspace import Workspace
 
@@ -42,11 +44,11 @@ class Runs:
         file = contract if isinstance(contract, Path) else committed("contracts", f"{contract}.yaml")
         settings = load_settings(self.settings_file, str(self.folder))
         place = Workspace(settings.workspace, self.spark)
-        asked = None if ids is None else tuple(ids)
+        scope = All() if ids is None else Ids.of(ids)
         run = place.run(run_id)
-        return Job(load_contract(file), file, settings, place, run, ids=asked, mode=mode, spark_session=self.spark)
+        return Job(load_contract(file), file, settings, place, run, scope=scope, mode=mode, spark_session=self.spark)
 
-    def audited(self, contract: str | Path, run_id: str, **asked: Any) -> tuple[Job, dict[str, Any]]:
+    def audited(self, contract: str | Path, run_id: str, **asked: Any) -> tuple[Job, Summary]:
         """Gather and audit; give the job and the summary."""
         job = self.job(contract, run_id, **asked)
         pipeline.gather(job)
@@ -55,4 +57,4 @@ class Runs:
 
 def findings(job: Job) -> dict[tuple[str, str], dict[str, Any]]:
     """Give a run's findings by link and id."""
-    return {(each["link"], each["aggregate_id"]): each for each in stored.findings(job.run)}
+    return {(each["link"], each["aggregate_id"]): each for each in tables.findings(job.run)}

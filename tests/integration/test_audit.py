@@ -125,7 +125,7 @@ def test_only_the_ids_that_were_asked_for(runs: Runs, damaged: Lab, found: Findi
         each: (one["cause"], one["confidence"]) for each, one in findings(job).items()
     }
     assert found[key]["evidence"] == findings(job)[key]["evidence"]
-    assert 1 == summary["links"][0]["compared"]
+    assert 1 == summary.links[0].compared
 
 
 def test_a_stage_that_is_done_does_nothing(runs: Runs, found: Findings) -> None:

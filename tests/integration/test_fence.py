@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from reconcile.contract.model import load_contract
 from reconcile.errors import ReconcileError
 from reconcile.files import committed
-from reconcile.gather.fence.fence import ConsumerFence, Fence, from_json, to_json
+from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.stores.store_errors import (
     ContractMismatchError,
@@ -49,6 +49,7 @@ from reconcile.lab.services.user import UserService
 from reconcile.lab.traffic import Traffic, traffic
 from reconcile.settings.settings import load_settings
 from reconcile.settings.urls import PostgresUrl, parse
+from reconcile.workspace import handoff
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 
@@ -103,7 +104,7 @@ def opened(lab: Lab, file: Path, timeout: float = 0, **more: Any) -> Iterator[Op
 def fence_of(lab: Lab, file: Path, timeout: float = 0) -> Fence:
     """Open a fence, check that its file says the same, and close it."""
     with opened(lab, file, timeout) as found:
-        assert found.fence == from_json(to_json(found.fence))
+        assert found.fence == handoff.parse(Fence, json.dumps(handoff.to_data(found.fence)))
         return found.fence
 
 

@@ -130,8 +130,8 @@ def test_a_store_that_is_down_makes_the_run_incomplete(lab: Lab, runs: Runs, mon
     """The link is named, nothing is found, and everything made of it is incomplete too."""
     monkeypatch.setenv("RECONCILE_CONN_LOGIN_DB", "postgresql://nobody@127.0.0.1:1/login")
     job, told = runs.audited("user-account", "down")
-    assert 2 == told["exit_code"]
-    assert [("user-account/login", True)] == [(each["link"], each["may_pass"]) for each in told["unread"]]
+    assert 2 == told.exit_code
+    assert [("user-account/login", True)] == [(each.link, each.may_pass) for each in told.unread]
     assert [False, False] == [job.run.manifest(name).complete for name in ("gathered", "findings")]
 
 
@@ -142,9 +142,9 @@ def test_a_right_that_is_missing_is_named(lab: Lab, runs: Runs) -> None:
         _, told = runs.audited("user-account", "denied")
     finally:
         sql(lab, "login", "grant select on processed_message to reconcile_reader")
-    assert "processed_message" in told["unread"][0]["message"]
-    assert not told["unread"][0]["may_pass"]
-    assert 2 == told["exit_code"]
+    assert "processed_message" in told.unread[0].message
+    assert not told.unread[0].may_pass
+    assert 2 == told.exit_code
 
 
 def test_a_snapshot_that_is_lost_ends_the_stage(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,10 +213,10 @@ def test_failure_topics_that_may_not_be_read_leave_out_their_link(
     monkeypatch.setattr(stage, "parked_of", parked_of)
     _, told = runs.audited(two_consumers(tmp_path), "no-right")
     assert {"user-account/login": "the cluster main refuses the dead letters"} == {
-        each["link"]: each["message"] for each in told["unread"]
+        each.link: each.message for each in told.unread
     }
-    assert 1 == told["links"][-1]["drifted"]
-    assert 2 == told["exit_code"]
+    assert 1 == told.links[-1].drifted
+    assert 2 == told.exit_code
 
 
 def test_a_store_that_is_down_makes_the_fence_incomplete(
@@ -243,7 +243,7 @@ def test_operators_that_are_question_marks(lab: Lab, runs: Runs, tmp_path: Path)
     )
     for mode in ("auto", "full"):
         job, told = runs.audited(file, f"operators-{mode}", mode=mode)
-        assert [] == told["unread"]
+        assert () == told.unread
         assert [["email"]] == [[field["name"] for field in each["fields"]] for each in findings(job).values()]
     url, properties = lab_jdbc(lab)
     address = JdbcUrl(SecretStr(f"{url}?user={properties['user']}&password={properties['password']}"))
@@ -294,12 +294,12 @@ def test_stores_that_are_no_postgres(
         place = "other-db: {url: 'env:OTHER'}"
     reader.write_text(settings.replace("connections:\n", f"connections:\n  {place}\n"))
     job, told = Runs(runs.spark, reader, runs.folder).audited(file, f"as-{kind}")
-    assert [] == told["unread"]
+    assert () == told.unread
     assert "full" == job.run.json("gathered")["links"][0]["mode"]
     found = findings(job)
     assert ["changed"] == [each["difference"] for each in found.values()]
     assert [["email"]] == [[field["name"] for field in each["fields"]] for each in found.values()]
-    assert 1 == told["exit_code"]
+    assert 1 == told.exit_code
 
 
 def test_what_spark_cannot_read_is_named_and_leaves_out_its_link(lab: Lab, runs: Runs, tmp_path: Path) -> None:
@@ -318,9 +318,9 @@ def test_what_spark_cannot_read_is_named_and_leaves_out_its_link(lab: Lab, runs:
     away = ((ledger + "\n", ""), ("store: login-db", "store: files"))
     cast = changed_contract(tmp_path, *away, ("consumer: mail,", 'consumer: "cast(mail as int)",'))
     _, told = spark_runs.audited(cast, "no-cast")
-    assert "[CAST_INVALID_INPUT]" in told["unread"][0]["message"]
-    assert "@" not in told["unread"][0]["message"]
-    assert 2 == told["exit_code"]
+    assert "[CAST_INVALID_INPUT]" in told.unread[0].message
+    assert "@" not in told.unread[0].message
+    assert 2 == told.exit_code
     (file,) = (tmp_path / "files" / "login_profile").glob("*.parquet")
     file.write_bytes(file.read_bytes()[:-1000] + b"x" * 1000)
     file.with_name(f".{file.name}.crc").unlink()

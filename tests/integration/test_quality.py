@@ -19,8 +19,8 @@ from reconcile.gather.stores import row_columns
 from reconcile.lab import faults
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.quality import require_suites
+from reconcile.quality.gate import GateClosedError
 from reconcile.quality.suites import check, load_suite, quality_context
-from reconcile.report.expectations import GateClosedError
 from reconcile.settings.settings import Settings
 from tests.integration.runs import Runs
 from tests.integration.worlds import seeded_world
@@ -114,10 +114,10 @@ def test_a_frequent_cause_is_a_warning(spark: SparkSession, frequent: float, suc
     """By its own rate, and not by that of all."""
     from reconcile.quality import frames as quality_frames
 
-    link = {"link": "a/b", "compared": 10, "drifted": 3, "by_cause": {"skipped": 2, "phantom": 1}, "settled": True}
+    causes = {"skipped": 2, "phantom": 1}
     with quality_context() as context:
         suite, _ = load_suite(committed("expectations", "findings.json"))
-        frame = quality_frames.rates(spark, {"complete": True}, link)
+        frame = quality_frames.rates(spark, "a/b", 10, 3, causes, settled=True, complete=True)
         checked = check(context, suite, frame, {"tolerated": 0.5, "frequent": frequent}, "a/b")
     assert [(success, 2, False)] == [
         (each.success, each.rows, each.stops) for each in checked if "rate" in each.columns

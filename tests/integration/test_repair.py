@@ -32,9 +32,9 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import DatabaseTimeoutError, Group
 from reconcile.lab.services.copies import LOGIN, Record
 from reconcile.pipeline import apply as stage_apply
-from reconcile.pipeline import plan as stage_plan
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.apply import NotApprovedError, PlanRefusedError
+from reconcile.pipeline.handoffs import Applied, Verified, planned
 from reconcile.pipeline.job import Job
 from reconcile.repair.emission import emit
 from tests.integration.runs import Runs, findings
@@ -110,8 +110,8 @@ class Repaired:
     plan: Plan
     unchanged: bool
     """Whether planning left the topic as it was."""
-    applied: dict[str, Any]
-    verified: dict[str, Any]
+    applied: Applied
+    verified: Verified
     after: dict[tuple[str, str], dict[str, Any]]
 
 
@@ -181,14 +181,14 @@ def test_planning_emits_nothing(account: Repaired) -> None:
 
 def test_what_was_planned_was_emitted(account: Repaired) -> None:
     """Each correction once, and none was dropped, as nobody moved on."""
-    emitted = [each["correction_id"] for each in account.applied["links"][0]["emitted"]]
+    emitted = [each.correction_id for each in account.applied.links[0].emitted]
     assert sorted(str(each.correction_id) for each in account.plan.corrections) == sorted(emitted)
 
 
 def test_the_copies_converge(account: Repaired) -> None:
     """Every correction of login converges once its services have consumed it."""
-    link = account.verified["links"][0]
-    assert {"converged": len(list(account.plan.corrections))} == link["outcomes"]
+    link = account.verified.links[0]
+    assert {"converged": len(list(account.plan.corrections))} == link.outcomes
 
 
 @pytest.mark.parametrize("action", [Action.RESTATE, Action.TOMBSTONE])
@@ -205,13 +205,13 @@ def test_the_next_run_finds_what_the_plan_left(account: Repaired) -> None:
 def test_only_what_is_left_fails(account: Repaired) -> None:
     """Drift that the plan left to people is beyond tolerance."""
     drifted = sum(each["status"] == "confirmed" and each["difference"] != "latent" for each in account.after.values())
-    assert (1, drifted) == (account.verified["exit_code"], account.verified["links"][0]["left"])
+    assert (1, drifted) == (account.verified.exit_code, account.verified.links[0].still_different)
 
 
 def test_a_correction_is_an_event_like_any_other(world: World, account: Repaired) -> None:
     """Each restatement has the members, their types and the headers of the events beside it, and a home among them."""
     records = world.records()
-    assert account.applied["links"]
+    assert account.applied.links
     ours = [each for each in records if CORRECTION_ID in each.headers and each.value is not None]
     plain = next(each for each in records if CORRECTION_ID not in each.headers and each.value is not None)
     shapes = {tuple((name, type(value).__name__) for name, value in each.body().items() if value) for each in ours}
@@ -234,7 +234,7 @@ def test_what_is_set_on_a_topic_of_changes_is_restated(world: World, balance: Re
     """A tariff is told again, with id and version and nothing else."""
     ours = [each for each in world.records(BALANCE) if CORRECTION_ID in each.headers]
     assert {("id", "version", "tariff")} == {tuple(each.body()) for each in ours}
-    assert {"converged": len(ours)} == balance.verified["links"][0]["outcomes"]
+    assert {"converged": len(ours)} == balance.verified.links[0].outcomes
 
 
 def test_billing_is_left_with_what_the_plan_said(balance: Repaired) -> None:
@@ -249,7 +249,7 @@ def test_records_that_are_missing_are_added_and_doubled_ones_are_left(activity: 
         for each in activity.plan.links[0].items
     }
     assert {("missing", Action.RESTATE), ("duplicated", Action.ADVICE)} == done
-    assert {"converged": len(list(activity.plan.corrections))} == activity.verified["links"][0]["outcomes"]
+    assert {"converged": len(list(activity.plan.corrections))} == activity.verified.links[0].outcomes
     assert left(activity.plan).keys() == activity.after.keys()
 
 
@@ -303,12 +303,12 @@ def test_whoever_holds_the_contract_already_is_not_shut_out_by_itself(world: Wor
         control.release(held.lease)
     assert ends == world.ends()
     with open_control(job.settings) as control, alone(control, ACCOUNT, "held") as held:
-        assert 1 == len(pipeline.apply(replace(job, alone=held), approved=True)["links"][0]["emitted"])
+        assert 1 == len(pipeline.apply(replace(job, alone=held), approved=True).links[0].emitted)
 
 
 def test_findings_that_changed_refuse_the_plan(world: World, waiting: Job) -> None:
     """What was approved was approved for what was found then."""
-    plan = stage_plan.planned(waiting.run)
+    plan = planned(waiting.run)
     with pytest.raises(PlanRefusedError, match="the findings of the run were changed"):
         stage_apply.require_applicable(waiting, replace(plan, made_of={**plan.made_of, "findings": "0" * 64}))
     with pytest.raises(PlanRefusedError, match="the summary of the run were changed"):
@@ -357,7 +357,7 @@ def test_an_interruption_says_where_it_stands(
 def test_a_yes_can_be_said_beforehand(world: World) -> None:
     """`approval: none` in the contract is one."""
     job, _ = world.planned(world.contract(repair={"approval": "none"}), "waived", world.edited())
-    assert 1 == len(pipeline.apply(job, approved=False)["links"][0]["emitted"])
+    assert 1 == len(pipeline.apply(job, approved=False).links[0].emitted)
 
 
 def test_what_nobody_consumed_is_unverified(world: World) -> None:
@@ -378,7 +378,7 @@ def test_a_consumer_that_ignores_a_correction_has_refused_it(world: World) -> No
     world.stage(lambda stage: stage.consume(LOGIN, _ignoring_corrections))
     verified = pipeline.verify(job)
     assert ({"refused": 1}, 1) == _outcome(verified)
-    assert "compares versions" in verified["links"][0]["corrections"][0]["reason"]
+    assert "compares versions" in str(verified.links[0].corrections[0].reason)
 
 
 def test_the_plan_knows_what_a_consumer_would_ignore(world: World) -> None:
@@ -392,9 +392,9 @@ def test_a_source_that_moved_on_is_not_overwritten(world: World) -> None:
     someone = world.edited()
     job, _ = world.planned(world.contract(), "moved", someone)
     world.stage(lambda stage: _changed(stage, someone))
-    (link,) = pipeline.apply(job, approved=True)["links"]
-    assert ([], 1) == (link["emitted"], len(link["dropped"]))
-    assert "moved on" in link["dropped"][0]["reason"]
+    (link,) = pipeline.apply(job, approved=True).links
+    assert ((), 1) == (link.emitted, len(link.dropped))
+    assert "moved on" in link.dropped[0].reason
 
 
 def test_a_newer_event_in_the_log_forbids_a_correction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,8 +407,8 @@ def test_a_newer_event_in_the_log_forbids_a_correction(world: World, monkeypatch
         return emit(*args, **kwargs)
 
     monkeypatch.setattr(stage_apply, "emit", late)
-    (link,) = pipeline.apply(job, approved=True)["links"]
-    assert ([], ["a newer event"]) == (link["emitted"], [each["reason"][:13] for each in link["dropped"]])
+    (link,) = pipeline.apply(job, approved=True).links
+    assert ((), ["a newer event"]) == (link.emitted, [each.reason[:13] for each in link.dropped])
 
 
 def test_caps_refuse_a_plan_and_it_says_what_it_would_be(world: World) -> None:
@@ -453,8 +453,8 @@ def _known(job: Job) -> tuple[str | None, int | None]:
         return record.stage, record.exit_code
 
 
-def _outcome(verified: dict[str, Any]) -> tuple[dict[str, int], int]:
-    return verified["links"][0]["outcomes"], verified["exit_code"]
+def _outcome(verified: Verified) -> tuple[dict[str, int], int]:
+    return verified.links[0].outcomes, verified.exit_code
 
 
 def _ignoring_corrections(record: Record) -> Exception | None:

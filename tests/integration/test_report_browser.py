@@ -25,7 +25,8 @@ from reconcile.web.app import web_app
 from reconcile.workspace.workspace import Workspace
 from tests.browsers import chromium
 from tests.ports import ports_of
-from tests.unit.report_runs import AT, case, checked, contract_file, expected, finding, made_run
+from tests.unit.handoffs import expected
+from tests.unit.report_runs import AT, case, checked, contract_file, finding, made_run
 
 PORT = ports_of("web").kafka
 SCRIPT = "<script>alert(1)</script>"
@@ -72,7 +73,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     findings += [finding(f"u{number:03d}") for number in range(60)]
     cases = [case(each.aggregate_id) for each in findings if each.aggregate_id is not None]
     place, run = made_run(folder / "runs", findings, cases, run_id="now", contract=file)
-    checked(run, expected(), expected(exception=SCRIPT, rows=None), expected("log", link=None, stops=False))
+    checked(run, expected(), expected(exception=SCRIPT, rows=None), expected("log", link=None, severity="warning"))
     pipeline.report(run, place, Settings(workspace=place.root), load_contract(file))
     return folder / "runs"
 

@@ -23,11 +23,15 @@ from reconcile.domain.finding import (
     Status,
     to_data,
 )
+from reconcile.pipeline.handoffs import Quality, Request, Summary
+from reconcile.pipeline.scope import Ids
+from reconcile.quality.suites import Checked
 from reconcile.workspace.artifact import Artifact, Written
 from reconcile.workspace.filesystem import LocalFileSystem
 from reconcile.workspace.manifest import Inputs, Stage
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+from tests.unit.handoffs import fence, gathered, gathered_link, link_summary, summary
 
 LINK = "user-account/login"
 TOPIC = "user-account"
@@ -160,7 +164,7 @@ def made_run(
     at: datetime = AT,
     compared: int = 1000,
     exit_code: int | None = None,
-    unread: Sequence[dict[str, str]] = (),
+    unread: dict[str, str] | None = None,
     contract: Path | None = None,
     named: bool = True,
     ids: Sequence[str] | None = None,
@@ -177,36 +181,21 @@ def made_run(
     inputs = Inputs(contract=digest)
     told = _parquet(run, "findings", _FINDINGS, (_row(each, run_id) for each in findings), inputs)
     _parquet(run, "cases.login", _CASES, cases, inputs)
-    partitions = [{"partition": number} for number in range(12)]
-    fence = {
-        "contract": digest,
-        "opened_at": at.isoformat(),
-        "closed_at": at.isoformat(),
-        "source": {"store": "user-db", "rows": None},
-        "topic": {"name": TOPIC, "partitions": partitions},
-    }
-    link: dict[str, Any] = {
-        "link": LINK,
-        "consumer": "login",
-        "form": [{"kind": "text", "element": None}] * len(FIELDS),
-    }
+    names: tuple[tuple[str, bool], ...] | None = None
     if named:
         fields = load_contract(contract).consumers[0].fields if contract is not None else ()
-        told_of = [(each.name, each.sensitive) for each in fields] or [(each, each == "email") for each in FIELDS]
-        link["fields"] = [{"name": name, "sensitive": sensitive} for name, sensitive in told_of]
-    gathered = {"links": [link], "unread": list(unread)}
-    asked = {
-        "contract": str(contract or root / "gone.yaml"),
-        "aggregate": "user-account",
-        "consumers": list(consumers),
-        "ids": None if ids is None else list(ids),
-        "mode": "auto",
-    }
-    run.publish_json("request", asked, inputs, stage="request")
-    run.publish_json("fence", fence, inputs, stage="gather")
-    run.publish_json("gathered", gathered, inputs, stage="gather")
-    summary = _summary(told, at, compared, exit_code, unread)
-    run.publish_json("summary", summary, inputs, stage="audit", complete=not unread)
+        ours = tuple((each.name, each.sensitive) for each in fields)
+        names = ours or tuple((each, each == "email") for each in FIELDS)
+    request = Request(
+        contract=str(contract or root / "gone.yaml"),
+        aggregate="user-account",
+        consumers=tuple(consumers),
+        ids=None if ids is None else Ids.of(ids).ids,
+    )
+    run.publish(request, inputs)
+    run.publish(fence(contract=digest, at=at), inputs)
+    run.publish(gathered(gathered_link(names, len(FIELDS))), inputs)
+    run.publish(_summary(told, at, compared, exit_code, unread or {}), inputs, complete=not unread)
     return place, run
 
 
@@ -223,37 +212,28 @@ def _row(each: Finding, run_id: str) -> dict[str, Any]:
 
 
 def _summary(
-    findings: list[dict[str, Any]], at: datetime, compared: int, code: int | None, unread: Sequence[dict[str, str]]
-) -> dict[str, Any]:
+    findings: list[dict[str, Any]], at: datetime, compared: int, code: int | None, unread: dict[str, str]
+) -> Summary:
     def number(**wanted: str) -> int:
         return sum(all(each[name] == value for name, value in wanted.items()) for each in findings)
 
     latent = number(status=Status.CONFIRMED, difference=Difference.LATENT)
     drifted = number(status=Status.CONFIRMED) - latent
     told = [each for each in findings if each["status"] != Status.IN_FLIGHT]
-    link = {
-        "link": LINK,
-        "consumer": "login",
-        "settled": True,
-        "compared": compared,
-        "agreeing": compared - drifted,
-        "findings": len(told),
-        "drifted": drifted,
-        "latent": latent,
-        "tolerated": number(status=Status.TOLERATED),
-        "in_flight": number(status=Status.IN_FLIGHT),
-        "by_cause": {each: number(cause=each) for each in dict.fromkeys(row["cause"] for row in told)},
-        "by_difference": {each: number(difference=each) for each in dict.fromkeys(row["difference"] for row in told)},
-        "beyond_tolerance": bool(drifted) and code != 0,
-    }
-    return {
-        "contract": "user-account",
-        "complete": not unread,
-        "fence": {"opened_at": at.isoformat(), "closed_at": at.isoformat()},
-        "links": [] if unread else [link],
-        "unread": list(unread),
-        "exit_code": code if code is not None else 2 if unread else int(bool(drifted)),
-    }
+    link = link_summary(
+        compared=compared,
+        agreeing=compared - drifted,
+        findings=len(told),
+        drifted=drifted,
+        latent=latent,
+        tolerated=number(status=Status.TOLERATED),
+        in_flight=number(status=Status.IN_FLIGHT),
+        by_cause={each: number(cause=each) for each in dict.fromkeys(row["cause"] for row in told)},
+        by_difference={each: number(difference=each) for each in dict.fromkeys(row["difference"] for row in told)},
+        beyond_tolerance=bool(drifted) and code != 0,
+    )
+    code = code if code is not None else 2 if unread else int(bool(drifted))
+    return summary(*(() if unread else (link,)), unread=unread, exit_code=code, at=at)
 
 
 def _parquet(
@@ -272,26 +252,8 @@ def _parquet(
     return [{key: row[key] for key in row if key != "finding"} for row in listed]
 
 
-def expected(suite: str = "own", *, success: bool = False, stops: bool = True, **changes: Any) -> dict[str, Any]:
-    """Give how an expectation went: a critical one that failed, unless it is changed."""
-    return {
-        "suite": suite,
-        "link": LINK,
-        "expectation": "expect_column_values_to_not_be_null",
-        "columns": ["phone"],
-        "severity": "critical",
-        "success": success,
-        "why": "everybody can be called",
-        "rows": 1000,
-        "unexpected": 3,
-        "exception": None,
-        "stops": stops and not success,
-        **changes,
-    }
-
-
-def checked(run: Run, *results: dict[str, Any]) -> dict[str, Any]:
-    """Publish what came of a run's expectations, and give it."""
-    told = {"success": not any(each["stops"] for each in results), "results": list(results)}
-    run.publish_json("quality", told, run.inputs("0" * 64, made_of=["summary"]), stage="quality")
-    return told
+def checked(run: Run, *results: Checked) -> Quality:
+    """Publish what came of a run's expectations."""
+    found = Quality(success=not any(each.stops for each in results), results=results)
+    run.publish(found, run.inputs("0" * 64, made_of=[Summary.ARTIFACT]))
+    return found

@@ -17,11 +17,9 @@ from reconcile.airflow.alerts import alerts
 from reconcile.airflow.application import (
     REFUSED,
     TRY_LATER,
-    IncompleteError,
     _ids,
     application,
     main,
-    require_read,
 )
 from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
@@ -30,15 +28,20 @@ from reconcile.airflow.submission import arguments, configuration, ids_file, ref
 from reconcile.control.alone import alone
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
+from reconcile.domain.correction import Action, Item
+from reconcile.domain.plan import LinkPlan, Plan, to_data
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.fence import Unread
+from reconcile.pipeline.handoffs import LinkSummary
 from reconcile.pipeline.requests import Wanted, read
-from reconcile.report.expectations import unmet
+from reconcile.pipeline.stages import IncompleteError, require_read
+from reconcile.quality.gate import unmet
 from reconcile.settings.connections import Cluster
 from reconcile.settings.references import Reference
 from reconcile.settings.settings import Settings, Spark
 from reconcile.spark.session import SparkStartError
 from reconcile.workspace.workspace import Workspace
+from tests.unit.handoffs import expected, fence, link_summary, summary, verified, verified_link
 
 FILE = Path("contracts/user-account.yaml")
 AT = datetime(2026, 11, 18, 1, 0, tzinfo=UTC)
@@ -47,25 +50,22 @@ LINK = "user-account/login"
 AGGREGATES = {LINK: 100}
 
 
-def summary(drifted: int = 0, unread: str | None = None, compared: int = 100) -> dict[str, Any]:
-    """Build the figures of a run."""
-    link = {"link": LINK, "compared": compared, "drifted": drifted, "beyond_tolerance": drifted > 0}
-    return {"links": [link], "unread": [] if unread is None else [{"link": LINK, "message": unread}]}
+def drifted(number: int, compared: int = 100) -> LinkSummary:
+    """Build the figures of a link of which so many differ."""
+    return link_summary(drifted=number, compared=compared, beyond_tolerance=number > 0)
 
 
-def plan(restate: int = 0, approval: bool = True, refused: list[str] | None = None) -> dict[str, Any]:
-    """Build a plan's data."""
-    link = {
-        "link": LINK, "topic": "user-account", "readers": ["billing"], "approval": approval, "warnings": [],
-        "counts": {"restate": restate, "tombstone": 0, "advice": 1}, "refused": refused or [],
-        "items": [{"action": "restate", "cause": "skipped"}] * restate,
-    }  # fmt: skip
-    return {"run_id": "r", "contract": "user-account", "refused": [], "links": [link]}
-
-
-def verified(left: int = 0, **outcomes: int) -> dict[str, Any]:
-    """Build what became of corrections."""
-    return {"links": [{"link": LINK, "outcomes": outcomes, "left": left, "beyond_tolerance": left > 0}]}
+def plan(restate: int = 0, approval: bool = True, refused: tuple[str, ...] = ()) -> Plan:
+    """Build a plan of so many corrections and one advice."""
+    items = [
+        Item(LINK, "u", Action.RESTATE, "skipped", "", "user-account", (0,), 1, "x", f"c{n}") for n in range(restate)
+    ]
+    items.append(Item(LINK, "v", Action.ADVICE, "stashed", "release the stash first"))
+    link = LinkPlan(
+        LINK, "login", "login-service", "user-account", "t", 12, ("crc32",), {0: 1}, ("billing",), approval,
+        refused=refused, items=tuple(items),
+    )  # fmt: skip
+    return Plan("r", "user-account", "0" * 64, {}, (link,))
 
 
 def test_an_attempt_continues_its_run() -> None:
@@ -105,13 +105,13 @@ def test_a_person_is_asked_where_the_contract_wants_it() -> None:
     [
         (ASKED, plan(0)),
         (ASKED, plan(2, approval=False)),
-        (ASKED, plan(2, refused=["more than the cap"])),
+        (ASKED, plan(2, refused=("more than the cap",))),
         (replace(ASKED, apply=False), plan(2)),
         (replace(ASKED, max_corrections=1), plan(2)),
         (replace(ASKED, max_ratio=0.01), plan(2)),
     ],
 )
-def test_nobody_is_asked_in_vain(asked: Asked, made: dict[str, Any]) -> None:
+def test_nobody_is_asked_in_vain(asked: Asked, made: Plan) -> None:
     """Nobody is asked where nothing is to be approved, or nothing would be applied."""
     assert not review(asked, made, AGGREGATES)["needs_approval"]
 
@@ -119,8 +119,10 @@ def test_nobody_is_asked_in_vain(asked: Asked, made: dict[str, Any]) -> None:
 def test_a_ratio_is_a_share_of_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only some ids were asked for: two of them are few among a hundred."""
     run = Workspace(str(tmp_path)).run(ASKED.run_id)
-    for name, value in (("plan", plan(2)), ("summary", summary(2, compared=2)), ("fence", {"source": {"rows": 100}})):
-        run.publish_json(name, value, run.inputs("digest"), stage="plan")
+    inputs = run.inputs("digest")
+    run.publish_json("plan", to_data(plan(2)), inputs, stage="plan")
+    run.publish(summary(drifted(2, compared=2)), inputs)
+    run.publish(fence(100), inputs)
     monkeypatch.setattr(stages, "installation", lambda: Installation(None, str(tmp_path), tmp_path))
     some = replace(ASKED, ids=("a", "b"), max_ratio=0.02)
     assert stages.reviewed(some)["needs_approval"]
@@ -140,23 +142,23 @@ def test_a_yes_is_enough() -> None:
 
 def test_a_yes_does_not_lift_a_refusal() -> None:
     """A plan that is refused is not applied, whatever somebody answered."""
-    reviewed = review(ASKED, plan(2, refused=["more than the cap"]), AGGREGATES)
+    reviewed = review(ASKED, plan(2, refused=("more than the cap",)), AGGREGATES)
     assert "refused" in str(not_applied(reviewed, {"chosen_options": ["Approve"]}))
 
 
 def test_agreement_alerts_nobody() -> None:
     """There is nothing to tell of a run that found nothing."""
-    assert [] == alerts(summary(), {"results": []}, plan(), None)
+    assert [] == alerts(summary(link_summary()), (), plan(), None)
 
 
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("drift", alerts(summary(3), None, plan(), None)),
-        ("incomplete", alerts(summary(unread="it does not answer"), None, None, None)),
-        ("plan", alerts(summary(), None, plan(refused=["caps"]), None)),
-        ("repair", alerts(summary(3), None, plan(3), verified(converged=2, refused=1))),
-        ("drift", alerts(summary(3), None, plan(3), verified(left=1, converged=2))),
+        ("drift", alerts(summary(drifted(3)), (), plan(), None)),
+        ("incomplete", alerts(summary(unread={LINK: "it does not answer"}), (), None, None)),
+        ("plan", alerts(summary(link_summary()), (), plan(refused=("caps",)), None)),
+        ("repair", alerts(summary(drifted(3)), (), plan(3), verified(verified_link({"converged": 2, "refused": 1})))),
+        ("drift", alerts(summary(drifted(3)), (), plan(3), verified(verified_link({"converged": 2}, 1)))),
     ],
 )
 def test_what_people_are_told(kind: str, told: list[Any]) -> None:
@@ -166,9 +168,8 @@ def test_what_people_are_told(kind: str, told: list[Any]) -> None:
 
 def test_drift_does_not_close_the_gate() -> None:
     """That copies differ is what repair is for; that data cannot be trusted stops it."""
-    said = {"link": LINK, "expectation": "expect_x", "columns": ["c"], "stops": True}
-    quality = {"success": False, "results": [{**said, "suite": "findings"}, {**said, "suite": "source"}]}
-    assert [f"{LINK}: expect_x of c"] == unmet(quality)
+    results = [expected(suite, expectation="expect_x", columns=("c",)) for suite in ("findings", "source")]
+    assert [f"{LINK}: expect_x of c"] == unmet(results)
 
 
 def test_a_request_is_read_as_it_was_written() -> None:
@@ -228,8 +229,8 @@ def test_what_did_not_answer_is_read_again_later(tmp_path: Path) -> None:
     run = Workspace(str(tmp_path)).run("r")
     for lost, kept in ((UnreachableError("it is down"), False), (RefusedError("no such table"), True)):
         unread = Unread.because(LINK, "login", lost)
-        told = {"unread": [{"link": LINK, "message": unread.message, "may_pass": unread.may_pass}]}
-        run.publish_json("summary", told, run.inputs("digest"), stage="audit", complete=False)
+        found = summary(unread={LINK: unread.message}, may_pass=unread.may_pass)
+        run.publish(found, run.inputs("digest"), complete=False)
         with nullcontext() if kept else pytest.raises(IncompleteError, match="it is down"):
             require_read(run)
 

@@ -21,6 +21,7 @@ from reconcile.pipeline import requests as wakeup
 from reconcile.pipeline.requests import Wanted, read
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace
+from tests.unit.handoffs import summary
 
 POISON = b'{"id": "a\\u0000", "contract": "user-account"}'
 
@@ -169,7 +170,7 @@ def test_a_request_is_done_once_everything_was_read(
     (asked,) = claims.claimed("on_request", "run")
     run = Workspace(str(tmp_path)).run(asked.run_id)
     if complete is not None:
-        run.publish_json("summary", {}, run.inputs("digest"), stage="audit", complete=complete)
+        run.publish(summary(), run.inputs("digest"), complete=complete)
     assert (state == "done") == claims.finished(asked)
     known = control.request_of("r-1")
     assert (state, asked.run_id if complete else None) == (known.state, known.run_id)

@@ -56,7 +56,7 @@ def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:
     connection = type("Connection", (), {"resolve": lambda _: {}})()
     monkeypatch.setattr(stage_apply, "awaited", awaited)
     monkeypatch.setattr(stage_apply, "Cluster", Cluster)
-    monkeypatch.setattr("reconcile.pipeline.gather.cluster_connection", lambda _: connection)
+    monkeypatch.setattr("reconcile.pipeline.apply.cluster_connection", lambda _: connection)
     of: Contract = contract()
     login = of.consumers[0]
     of = of.model_copy(update={"consumers": (login.model_copy(update={"name": "search"}), login)})

@@ -11,6 +11,7 @@ from reconcile.pipeline.audit import audit
 from reconcile.pipeline.job import Job
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import ChangedInputsError, Workspace
+from tests.unit.handoffs import gathered
 from tests.unit.report_runs import CONTRACT, contract_file
 
 
@@ -20,7 +21,7 @@ def test_what_another_contract_gathered_is_not_audited(tmp_path: Path) -> None:
     place = Workspace(tmp_path / "runs")
     run = place.run("r1")
     gathering = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
-    run.publish_json("gathered", {"links": []}, gathering.inputs(), stage="gather")
+    run.publish(gathered(), gathering.inputs())
     contract_file(tmp_path, CONTRACT.replace("policy: ignore", "policy: block"))
     changed = Job(load_contract(file), file, gathering.settings, place, run)
     with pytest.raises(ChangedInputsError, match="the contract was changed since r1 was gathered"):

@@ -40,7 +40,10 @@ def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tu
     if not isinstance(command, click.Group):
         yield path, command
         return
-    for name, below in command.commands.items():
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
         yield from commands(below, (*path, name))
 
 

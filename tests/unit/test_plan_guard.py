@@ -192,8 +192,9 @@ def test_what_an_earlier_attempt_emitted_was_not_dropped() -> None:
     link = LinkPlan("l", "c", "g", "t", "id", 1, (), {}, (), approval=True)
     records = [emitted("c-1", State.EMITTED, 7), emitted("c-2", State.DROPPED, None)]
     told = became(link, records, {"c-1": "moved on", "c-3": "moved on"})
-    assert [("c-1", 7)] == [(each["correction_id"], each["offset"]) for each in told["emitted"]]
-    assert [("c-2", "a newer event"), ("c-3", "moved on")] == [tuple(each.values()) for each in told["dropped"]]
+    assert [("c-1", 7)] == [(each.correction_id, each.offset) for each in told.emitted]
+    dropped = [(each.correction_id, each.reason) for each in told.dropped]
+    assert [("c-2", "a newer event"), ("c-3", "moved on")] == dropped
 
 
 @pytest.mark.parametrize(("committed", "reached"), [({0: 8}, True), ({0: 7}, False), ({0: None}, False)])

@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True
         approvals.append(approved)
         return {"links": []}
 
-    monkeypatch.setattr("reconcile.pipeline.plan.planned", lambda _run: PLAN)
+    monkeypatch.setattr("reconcile.pipeline.handoffs.planned", lambda _run: PLAN)
     monkeypatch.setattr("reconcile.pipeline.apply.require_applicable", lambda _job, _plan: None)
     monkeypatch.setattr(pipeline, "apply", apply)
     monkeypatch.setattr(repair, "at_terminal", lambda: terminal)

@@ -45,7 +45,7 @@ def test_drift_within_tolerance_is_not_called_agreement(tmp_path: Path) -> None:
 
 def test_what_could_not_be_read_is_no_agreement(tmp_path: Path) -> None:
     """A link that was not read has no figures, and its message stands in its place."""
-    told = report(tmp_path, unread=[{"link": LINK, "message": "the store does not answer"}])
+    told = report(tmp_path, unread={LINK: "the store does not answer"})
     assert Level.UNKNOWN == told.level
     assert [(Level.UNKNOWN, "the store does not answer")] == [(each.level, each.message) for each in told.links]
     assert "It could not be told whether login agrees" == told.verdict

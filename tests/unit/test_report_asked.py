@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from reconcile.domain.finding import Finding
-from reconcile.pipeline.overview import overview
 from reconcile.pipeline.result import report_of
+from reconcile.pipeline.runs import overview
 from reconcile.pipeline.trend import trends
 from reconcile.report.html import report_html
-from reconcile.report.model import Asked, Report
+from reconcile.report.model import Report, Selection
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, finding, made_run
@@ -70,7 +70,7 @@ def test_a_run_of_some_copies_has_their_own_series(tmp_path: Path) -> None:
 def test_people_see_what_was_asked_for(tmp_path: Path) -> None:
     """In the report and in the list of runs."""
     report = told(tmp_path, finding("a"), consumers=["login"], **IDS)
-    assert Asked(3, ("login",)) == report.asked
+    assert Selection(3, ("login",)) == report.asked
     assert "Asked for 3 aggregates of login alone" in "".join(report_html(report))
     place, _ = made_run(tmp_path, run_id="r2", **IDS)  # type: ignore[arg-type]
     assert 3 == overview(place, "r2").asked

@@ -12,21 +12,24 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.domain.finding import Finding
-from reconcile.pipeline.overview import overview
+from reconcile.pipeline.handoffs import results_of
 from reconcile.pipeline.result import report_of, to_data
-from reconcile.report.expectations import QUALITY, GateClosedError, require_open
+from reconcile.pipeline.runs import overview
+from reconcile.quality.gate import GateClosedError, require_open
+from reconcile.quality.suites import Checked
 from reconcile.report.html import report_html
 from reconcile.report.model import Level, Report
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
-from tests.unit.report_runs import LINK, checked, expected, finding, made_run
+from tests.unit.handoffs import expected
+from tests.unit.report_runs import LINK, checked, finding, made_run
 
 HOSTILE = "<script>alert('x')</script>"
 MET = expected("source", success=True)
 DRIFT = expected("findings", columns=["drift"])
 
 
-def told(folder: Path, *results: dict[str, Any], findings: tuple[Finding, ...] = (), **made: Any) -> Report:
+def told(folder: Path, *results: Checked, findings: tuple[Finding, ...] = (), **made: Any) -> Report:
     """Give the report of a run of which these expectations were checked."""
     place, run = made_run(folder, findings, **made)
     checked(run, *results)
@@ -102,13 +105,13 @@ def test_expectations_are_counted_and_those_that_failed_are_kept(tmp_path: Path)
             1,
             "The copy has drifted: 1 of 1,000 aggregates differ, and 1 expectation of the data failed",
         ),
-        (expected(severity="warning", stops=False), (), Level.AGREES, 0, "The copy agrees with the source"),
+        (expected(severity="warning"), (), Level.AGREES, 0, "The copy agrees with the source"),
         (DRIFT, (finding(),), Level.DRIFT, 1, "The copy has drifted: 1 of 1,000 aggregates differ"),
     ],
     ids=["met", "failed", "failed beside drift", "a warning", "drift itself"],
 )
 def test_the_verdict_and_the_exit_code_tell_what_stops_a_repair(
-    tmp_path: Path, result: dict[str, Any], findings: tuple[Finding, ...], level: Level, code: int, verdict: str
+    tmp_path: Path, result: Checked, findings: tuple[Finding, ...], level: Level, code: int, verdict: str
 ) -> None:
     """A warning stops nothing, and drift is told once."""
     report = told(tmp_path, result, findings=findings)
@@ -124,7 +127,7 @@ def test_drift_that_is_tolerated_does_not_hide_what_failed(tmp_path: Path) -> No
 
 def test_a_run_that_could_not_tell_still_could_not(tmp_path: Path) -> None:
     """2 stays 2."""
-    report = told(tmp_path, expected(), unread=[{"link": LINK, "message": "the store does not answer"}])
+    report = told(tmp_path, expected(), unread={LINK: "the store does not answer"})
     assert (Level.UNKNOWN, 2) == (report.level, report.exit_code)
     assert "It could not be told whether login agrees, and 1 expectation of the data failed" == report.verdict
 
@@ -164,7 +167,7 @@ def test_what_failed_is_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["why", "exception", "expectation", "suite", "severity", "link"])
 def test_what_is_hostile_is_text(tmp_path: Path, name: str) -> None:
     """Suites are written by people, and exceptions quote what they met."""
-    text = page(told(tmp_path, {**expected(stops=False), name: HOSTILE}))
+    text = page(told(tmp_path, expected().model_copy(update={"severity": "warning", name: HOSTILE})))
     assert 1 == text.count("<script>")
     assert "&lt;script&gt;" in text
 
@@ -228,7 +231,7 @@ def test_a_closed_gate_names_every_reason(tmp_path: Path) -> None:
     _, run = made_run(tmp_path)
     checked(run, DRIFT, expected(), expected("log", link=None, columns=[]))
     with pytest.raises(GateClosedError) as refused:
-        require_open(run.json_if_there(QUALITY))
+        require_open(results_of(run))
     assert [
         "nothing is planned or emitted:",
         f"  an expectation failed: {LINK}: expect_column_values_to_not_be_null of phone",
@@ -236,10 +239,10 @@ def test_a_closed_gate_names_every_reason(tmp_path: Path) -> None:
     ] == str(refused.value).splitlines()
 
 
-@pytest.mark.parametrize("results", [None, (), (MET,), (DRIFT,), (expected(stops=False),)])
-def test_an_open_gate_refuses_nothing(tmp_path: Path, results: tuple[dict[str, Any], ...] | None) -> None:
+@pytest.mark.parametrize("results", [None, (), (MET,), (DRIFT,), (expected(severity="warning"),)])
+def test_an_open_gate_refuses_nothing(tmp_path: Path, results: tuple[Checked, ...] | None) -> None:
     """Neither does one that was not held."""
     _, run = made_run(tmp_path)
     if results is not None:
         checked(run, *results)
-    require_open(run.json_if_there(QUALITY))
+    require_open(results_of(run))

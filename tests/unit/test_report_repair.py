@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconcile.domain.correction import Action, Item
 from reconcile.domain.plan import LinkPlan, Plan, to_data
-from reconcile.pipeline.overview import overview
-from reconcile.pipeline.result import report_of
+from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, VerifiedCorrection
+from reconcile.pipeline.result import links_of, report_of
+from reconcile.pipeline.runs import overview
 from reconcile.report.model import Count, Level, Repair, Report
 from reconcile.report.prometheus import prometheus
-from reconcile.report.verdict import links_of, verdict
+from reconcile.report.verdict import verdict
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import Inputs
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+from tests.unit.handoffs import link_summary, summary, verified, verified_link
 from tests.unit.report_runs import LINK, finding, made_run
 
 INPUTS = Inputs(contract="0" * 64)
@@ -41,17 +42,23 @@ def planned(folder: Path) -> tuple[Workspace, Run]:
     return place, run
 
 
-def published(run: Run, name: str, **link: Any) -> None:
-    """Publish what was emitted."""
-    run.publish_json(name, {"links": [{"link": LINK, **link}]}, INPUTS, stage="apply")
+def emitted(run: Run, *, dropped: str | None = None) -> None:
+    """Publish that the one correction was emitted, or why it was not."""
+    record = EmittedRecord(correction_id="c1", aggregate_id="u1", partition=4, offset=9)
+    link = AppliedLink(
+        link=LINK,
+        topic="user-account",
+        emitted=() if dropped else (record,),
+        dropped=(DroppedCorrection(correction_id="c1", reason=dropped),) if dropped else (),
+    )
+    run.publish(Applied(run_id=run.id, plan="0" * 64, links=(link,)), INPUTS)
 
 
-def verified(run: Run, outcome: str, left: int, code: int) -> None:
+def seen(run: Run, outcome: str, left: int, code: int) -> None:
     """Publish what was seen of the one correction."""
-    correction = {"correction_id": "c1", "outcome": outcome, "reason": None}
-    link = {"link": LINK, "outcomes": {outcome: 1}, "left": left, "beyond_tolerance": code == 1}
-    told = {"run_id": run.id, "links": [{**link, "corrections": [correction]}], "exit_code": code}
-    run.publish_json("verified", told, INPUTS, stage="verify")
+    correction = VerifiedCorrection(correction_id="c1", aggregate_id="u1", outcome=outcome, reason=None)
+    link = verified_link({outcome: 1}, left, corrections=(correction,))
+    run.publish(verified(link.model_copy(update={"beyond_tolerance": code == 1}), exit_code=code), INPUTS)
 
 
 def told(place: Workspace, run: Run) -> Report:
@@ -85,7 +92,7 @@ def test_a_finding_says_what_is_done_about_it(tmp_path: Path) -> None:
 def test_what_was_emitted_is_told(tmp_path: Path) -> None:
     """As long as nobody has looked at what became of it."""
     place, run = planned(tmp_path)
-    published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
+    emitted(run)
     repair = told(place, run).repair
     assert repair is not None
     assert (True, (Count("emitted", 1),)) == (repair.applied, repair.links[0].states)
@@ -94,7 +101,7 @@ def test_what_was_emitted_is_told(tmp_path: Path) -> None:
 def test_what_was_dropped_says_why(tmp_path: Path) -> None:
     """The source had moved on, for one."""
     place, run = planned(tmp_path)
-    published(run, "applied", emitted=[], dropped=[{"correction_id": "c1", "reason": "moved on"}])
+    emitted(run, dropped="moved on")
     shown = {each.finding["aggregate_id"]: each.repair for each in told(place, run).shown}
     assert shown["u1"] is not None
     assert ("dropped", "moved on") == (shown["u1"].state, shown["u1"].why)
@@ -103,8 +110,8 @@ def test_what_was_dropped_says_why(tmp_path: Path) -> None:
 def test_the_verification_has_the_last_word(tmp_path: Path) -> None:
     """What was emitted is converged now."""
     place, run = planned(tmp_path)
-    published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
-    verified(run, "converged", 1, 1)
+    emitted(run)
+    seen(run, "converged", 1, 1)
     repair = told(place, run).repair
     assert repair is not None
     assert (True, (Count("converged", 1),)) == (repair.verified, repair.links[0].states)
@@ -124,8 +131,8 @@ def test_the_headline_tells_what_repair_did(
 ) -> None:
     """With the exit code that the verification had, also in the list of runs and in the metrics."""
     place, run = planned(tmp_path)
-    published(run, "applied", emitted=[{"correction_id": "c1", "partition": 4, "offset": 9}], dropped=[])
-    verified(run, outcome, left, code)
+    emitted(run)
+    seen(run, outcome, left, code)
     report = told(place, run)
     assert (level, code) == (report.level, report.exit_code)
     assert f"The copy has drifted: {verdict}" == report.verdict
@@ -138,22 +145,15 @@ def test_the_headline_tells_what_repair_did(
 
 def test_a_headline_counts_one_set_of_copies() -> None:
     """Those that drifted beyond what is tolerated, before and after."""
-    summary = {"links": [link_told("a", 2, False), link_told("b", 3, True)], "unread": []}
-    ended = {"links": [{"link": f"user-account/{each}", "left": 0, "beyond_tolerance": False} for each in "ab"]}
+    drifted = {"a": 2, "b": 3}
+    links = [link_summary(name, drifted=n, agreeing=100 - n, beyond_tolerance=n > 2) for name, n in drifted.items()]
+    ended = verified(*(verified_link({}, link=f"user-account/{each}") for each in drifted))
     expected = "1 of 2 copies have drifted: 3 of 100 aggregates differed; 3 were repaired, none is left"
-    assert expected == verdict(Level.REPAIRED, links_of(summary, {}, ended), None, 0)
-
-
-def link_told(consumer: str, drifted: int, beyond: bool) -> dict[str, Any]:
-    """Give a link of a summary."""
-    numbers = {"compared": 100, "agreeing": 100 - drifted, "drifted": drifted, "latent": 0, "tolerated": 0}
-    counts: dict[str, Any] = {"in_flight": 0, "by_cause": {}, "by_difference": {}}
-    names = {"link": f"user-account/{consumer}", "consumer": consumer, "settled": True, "beyond_tolerance": beyond}
-    return {**numbers, **counts, **names}
+    assert expected == verdict(Level.REPAIRED, links_of(summary(*links), {}, ended), None, 0)
 
 
 def test_a_repaired_run_is_called_repaired_in_a_list(tmp_path: Path) -> None:
     """And not that it has drifted."""
     place, run = planned(tmp_path)
-    verified(run, "converged", 0, 0)
+    seen(run, "converged", 0, 0)
     assert Level.REPAIRED == overview(place, run.id).level

@@ -10,6 +10,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from reconcile.domain.cause import Cause
+from reconcile.domain.plan import Plan
+from reconcile.domain.plan import to_data as plan_data
 from reconcile.settings.settings import Settings
 from reconcile.web.app import web_app
 from reconcile.web.pages import PER_PAGE
@@ -187,6 +189,6 @@ def test_a_report_follows_what_is_added_to_the_run(runs: Path) -> None:
     app = client(runs)
     assert "No plan was made." in app.get("/runs/r1").text
     run = Workspace(runs).run("r1")
-    plan = {"links": [], "refused": ["the run is incomplete"]}
-    run.publish_json("plan", plan, run.manifest("summary").inputs, stage="plan")
+    plan = Plan("r1", "user-account", "0" * 64, {}, refused=("the run is incomplete",))
+    run.publish_json("plan", plan_data(plan), run.manifest("summary").inputs, stage="plan")
     assert "Refused: the run is incomplete" in app.get("/runs/r1").text

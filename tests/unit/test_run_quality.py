@@ -20,10 +20,13 @@ from reconcile.errors import UnreachableError
 from reconcile.pipeline import plan as stage_plan
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.apply import PlanRefusedError, require_applicable
+from reconcile.pipeline.handoffs import Quality, Summary, Verified
 from reconcile.pipeline.job import Job
-from reconcile.report.expectations import GateClosedError
+from reconcile.quality.gate import GateClosedError
+from reconcile.quality.suites import Checked
 from reconcile.settings.settings import Settings
-from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, expected, finding, made_run
+from tests.unit.handoffs import expected, verified
+from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, finding, made_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +41,7 @@ class World:
 
     file: Path
     job: Job
-    results: list[dict[str, Any]] = field(default_factory=list)
+    results: list[Checked] = field(default_factory=list)
     did: list[str] = field(default_factory=list)
 
     def run(self, *words: str) -> Result:
@@ -67,7 +70,7 @@ def world_of(folder: Path, monkeypatch: pytest.MonkeyPatch, contract: str) -> Wo
     def new_job(*_: Any, **__: Any) -> Iterator[Job]:
         yield made.job
 
-    def quality(job: Job) -> dict[str, Any]:
+    def quality(job: Job) -> Quality:
         made.did.append("quality")
         return checked(job.run, *made.results)
 
@@ -78,7 +81,7 @@ def world_of(folder: Path, monkeypatch: pytest.MonkeyPatch, contract: str) -> Wo
     monkeypatch.setattr(import_module("reconcile.cli.run"), "new_job", new_job)
     monkeypatch.setattr("reconcile.pipeline.quality.require_suites", lambda _: made.did.append("suites"))
     monkeypatch.setattr(pipeline, "gather", lambda _: made.did.append("gather"))
-    monkeypatch.setattr(pipeline, "audit", lambda job: pipeline.summary(job.run))
+    monkeypatch.setattr(pipeline, "audit", lambda job: job.run.read(Summary))
     monkeypatch.setattr(pipeline, "quality", quality)
     monkeypatch.setattr(pipeline, "plan", plan)
     monkeypatch.setattr(repair, "emitted", lambda *_: made.did.append("emit"))
@@ -151,14 +154,12 @@ def test_drift_does_not_keep_from_planning(world: World) -> None:
     ("result", "success", "failed"),
     [
         (expected(), False, [("own", True)]),
-        (expected(stops=False, severity="warning"), True, [("own", False)]),
+        (expected(severity="warning"), True, [("own", False)]),
         (expected("findings"), True, [("findings", False)]),
         (expected(success=True), True, []),
     ],
 )
-def test_json_tells_what_failed(
-    world: World, result: dict[str, Any], success: bool, failed: list[tuple[str, bool]]
-) -> None:
+def test_json_tells_what_failed(world: World, result: Checked, success: bool, failed: list[tuple[str, bool]]) -> None:
     """And whether it stops a repair."""
     world.results = [result]
     quality = json.loads(world.run("--quality", "--json").stdout)["quality"]
@@ -194,27 +195,27 @@ def test_json_of_a_run_without_a_gate_says_nothing_of_it(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("results", "verified", "words", "code"),
+    ("results", "seen", "words", "code"),
     [
         ([], None, (), 0),
         ([expected()], None, ("--quality",), 1),
         ([expected()], None, ("--quality", "--apply", "--yes"), 2),
-        ([], {"exit_code": 1, "links": []}, ("--apply", "--yes"), 1),
-        ([], {"exit_code": 0, "links": []}, ("--apply", "--yes"), 0),
+        ([], verified(exit_code=1), ("--apply", "--yes"), 1),
+        ([], verified(), ("--apply", "--yes"), 0),
     ],
 )
 def test_json_holds_the_code_that_the_process_returns(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    results: list[dict[str, Any]],
-    verified: dict[str, Any] | None,
+    results: list[Checked],
+    seen: Verified | None,
     words: tuple[str, ...],
     code: int,
 ) -> None:
     """Whatever stage it comes from."""
     world.results = results
-    monkeypatch.setattr(pipeline, "verify", lambda _: verified)
+    monkeypatch.setattr(pipeline, "verify", lambda _: seen)
     monkeypatch.setattr(repair, "emitted", lambda *_: {})
     assert (code, code) == returned(world, monkeypatch, capsys, *words)
 

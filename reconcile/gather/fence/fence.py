@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar, Literal
 
 from reconcile.domain.canonical import Layout
-from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.errors import ReconcileError, UnreachableError
 from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
 from reconcile.gather.stores.store_session import Snapshot
 from reconcile.kafka.cluster import GroupStanding, GroupState
-
-ARTIFACT = "fence.json"
+from reconcile.workspace.manifest import Stage
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,9 @@ class Unread:
 class Fence:
     """All instants and offsets of one comparison."""
 
+    ARTIFACT: ClassVar[str] = "fence"
+    STAGE: ClassVar[Stage] = "gather"
+
     contract: str
     """The digest of the contract that was compared by."""
     aggregate: str
@@ -102,6 +104,7 @@ class Fence:
     topic: TopicFence
     consumers: tuple[ConsumerFence, ...]
     unread: tuple[Unread, ...] = ()
+    schema_version: Literal[1] = 1
 
     @property
     def complete(self) -> bool:
@@ -116,20 +119,3 @@ class Fence:
 def is_settled(places: Iterable[GroupPlace]) -> bool:
     """Tell whether a group has reached the end of every partition."""
     return all(place.state is PlaceState.CAUGHT_UP for place in places)
-
-
-def to_json(fence: Fence) -> str:
-    """Write a fence as its artifact holds it."""
-    return json.dumps(asdict(fence), default=datetime.isoformat, ensure_ascii=False, indent=1) + "\n"
-
-
-def from_json(text: str) -> Fence:
-    """Read a fence that `to_json` wrote; raise RefusedError if it is something else."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(Fence).validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RefusedError(f"{ARTIFACT} does not hold a fence: {where}: {first['msg']}; gather again") from None

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from psycopg2 import sql
 
@@ -32,6 +32,10 @@ FORMATS = (
 )
 # Buckets are hashed and summed in memory; nothing is compiled or sorted for them.
 PLANNING = "set jit = off; set work_mem = '256MB'; set hash_mem_multiplier = 4; set enable_sort = off; "
+
+
+AskedMode = Literal["auto", "digest", "full"]
+"""How rows are to be compared: `auto` takes digests where both stores can compute them."""
 
 
 class Mode(StrEnum):

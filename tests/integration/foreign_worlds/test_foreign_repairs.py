@@ -24,6 +24,7 @@ from reconcile.lab.services.copies import Record
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.offsets import admin_client, led
 from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Verified
 from tests.integration.foreign_worlds import keyed, named, orders, written
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.world import Row, Table, Topic, World, taking
@@ -180,7 +181,7 @@ class Repaired:
     """A repair, and the run after it."""
 
     plan: Plan
-    verified: dict[str, Any]
+    verified: Verified
     after: dict[tuple[str, str], dict[str, Any]]
 
 
@@ -268,7 +269,7 @@ def test_every_correction_converges(repairs: Repairs, name: str) -> None:
     done = repairs.of(name)
     corrections = list(done.plan.corrections)
     assert corrections
-    assert {"converged": len(corrections)} == done.verified["links"][0]["outcomes"]
+    assert {"converged": len(corrections)} == done.verified.links[0].outcomes
 
 
 @pytest.mark.parametrize("name", WAYS)

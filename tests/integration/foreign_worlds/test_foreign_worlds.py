@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconcile.pipeline.handoffs import Summary
 from tests.integration.foreign_worlds import keyed, lake, named, orders, parked, placed, written
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.world import World
@@ -36,9 +37,9 @@ class Audits:
         self.servers, self.runs = servers, runs
         self.worlds = {name: build() for name, build in WORLDS.items()}
         servers.make(list(self.worlds.values()))
-        self._done: dict[str, tuple[Findings, dict[str, Any]]] = {}
+        self._done: dict[str, tuple[Findings, Summary]] = {}
 
-    def of(self, name: str) -> tuple[Findings, dict[str, Any]]:
+    def of(self, name: str) -> tuple[Findings, Summary]:
         """Give the findings of a world by link and id, and the summary."""
         if name not in self._done:
             job, summary = self.runs.audited(self.servers.contract(self.worlds[name]), f"first-{name}")
@@ -89,16 +90,16 @@ def test_the_figures_add_up(audits: Audits, name: str) -> None:
     """What is compared agrees, differs, is tolerated or is in flight, and the exit code says what that means."""
     found, summary = audits.of(name)
     world = audits.worlds[name]
-    assert world.exit_code == summary["exit_code"]
-    for link in summary["links"]:
-        of_link = [each for (of, _), each in found.items() if of == link["link"]]
+    assert world.exit_code == summary.exit_code
+    for link in summary.links:
+        of_link = [each for (of, _), each in found.items() if of == link.link]
         told = [each for each in of_link if each["status"] != "in_flight"]
         apart = sum(each["difference"] != "latent" for each in of_link)
         ids = len(world.there) + sum(each["difference"] == "orphan" for each in of_link)
-        assert (ids, ids - apart) == (link["compared"], link["agreeing"])
-        assert apart == link["drifted"] + link["tolerated"] + link["in_flight"]
-        assert dict(Counter(each["cause"] for each in told)) == link["by_cause"]
-        assert dict(Counter(each["difference"] for each in told)) == link["by_difference"]
+        assert (ids, ids - apart) == (link.compared, link.agreeing)
+        assert apart == link.drifted + link.tolerated + link.in_flight
+        assert dict(Counter(each["cause"] for each in told)) == link.by_cause
+        assert dict(Counter(each["difference"] for each in told)) == link.by_difference
 
 
 @pytest.mark.parametrize("name", ["orders", "meters", "people"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconcile.gather.link_reader import AskedMode
+from reconcile.gather.stores.digest import AskedMode
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.tide import flowing, pool, tide
 from tests.integration.runs import Runs, findings
@@ -28,6 +28,6 @@ def test_what_is_on_its_way_is_no_drift(
         told = {mode: runs.audited(servers.contract(world), f"live-{mode}", mode=mode) for mode in modes}
     assert done[0] > 100
     confirmed = [each for job, _ in told.values() for each in findings(job).values() if each["status"] == "confirmed"]
-    for link in (link for _, summary in told.values() for link in summary["links"]):
-        assert link["compared"] == link["agreeing"] + link["drifted"] + link["tolerated"] + link["in_flight"]
-    assert ([], [0, 0]) == (confirmed, [summary["exit_code"] for _, summary in told.values()])
+    for link in (link for _, summary in told.values() for link in summary.links):
+        assert link.compared == link.agreeing + link.drifted + link.tolerated + link.in_flight
+    assert ([], [0, 0]) == (confirmed, [summary.exit_code for _, summary in told.values()])

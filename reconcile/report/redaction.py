@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ _UNNAMED = "This run did not keep the names of its fields, so the values in its 
 
 
 @dataclass(frozen=True)
-class Hiding:
+class Redaction:
     """Which fields of each consumer may be shown."""
 
     fields: Mapping[str, tuple[str, ...]]
@@ -29,27 +29,26 @@ class Hiding:
         return {**finding, "fields": [_field(each, hidden) for each in finding["fields"]]}
 
 
-def hiding(links: Iterable[Mapping[str, Any]], contract: Contract | None) -> Hiding:
-    """Say what may be shown of a run that gathered these links; `contract` is the run's, as it is now, if it is.
+def redaction(
+    fields: Mapping[str, Sequence[tuple[str, bool]]], unnamed: Collection[str], contract: Contract | None
+) -> Redaction:
+    """Decide what may be shown of a run; `contract` is the run's, as it is now, if it can be read.
 
-    A field is hidden that was sensitive then or is now. A run that did not keep the names of its fields cannot tell
+    `fields` are the names of each consumer's fields when the run was made, and whether each was sensitive. A field is
+    hidden that was sensitive then or is now. Of `unnamed` consumers the run did not keep the names, and so cannot tell
     which value is whose: then values in its stories are hidden, all of them.
     """
-    names: dict[str, tuple[str, ...]] = {}
     hidden = {
         each.name: {field.name for field in each.fields if field.sensitive}
         for each in (contract.consumers if contract is not None else ())
     }
-    unnamed = False
-    for link in links:
-        consumer, fields = link["consumer"], link.get("fields")
-        if fields is None:
-            unnamed = True
-            fields = [{"name": f"field {number + 1}", "sensitive": True} for number in range(len(link["form"]))]
-        names[consumer] = tuple(field["name"] for field in fields)
-        hidden.setdefault(consumer, set()).update(field["name"] for field in fields if field["sensitive"])
-    kept = {consumer: frozenset(some) for consumer, some in hidden.items()}
-    return Hiding(names, kept, _UNNAMED if unnamed else None)
+    for consumer, pairs in fields.items():
+        hidden.setdefault(consumer, set()).update(name for name, sensitive in pairs if sensitive)
+    return Redaction(
+        {consumer: tuple(name for name, _ in pairs) for consumer, pairs in fields.items()},
+        {consumer: frozenset(some) for consumer, some in hidden.items()},
+        _UNNAMED if unnamed else None,
+    )
 
 
 def _field(field: dict[str, Any], hidden: frozenset[str]) -> dict[str, Any]:

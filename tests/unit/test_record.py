@@ -12,8 +12,9 @@ from reconcile.control.correction_state import Intent
 from reconcile.control.store import open_control
 from reconcile.errors import RefusedError
 from reconcile.files import committed
-from reconcile.pipeline import record as registry
+from reconcile.pipeline import record
 from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Request
 from reconcile.pipeline.job import Job
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace
@@ -43,10 +44,10 @@ def test_a_run_id_that_was_used_is_refused(job: Job) -> None:
 
 def test_a_run_that_goes_on_keeps_its_corrections(job: Job) -> None:
     """Its files are there."""
-    job.run.publish_json(pipeline.REQUEST, {}, job.inputs(), stage="request")
-    registry.require_own(job)
+    job.run.publish(Request(contract=str(job.file), aggregate="user-account"), job.inputs())
+    record.require_own(job)
 
 
 def test_a_run_of_another_name_is_new(job: Job) -> None:
     """Nothing stands under its id."""
-    registry.require_own(replace(job, run=job.workspace.run("other")))
+    record.require_own(replace(job, run=job.workspace.run("other")))

@@ -1,0 +1,292 @@
+"""What the stages leave for one another, each model with the name of its artifact; `--json` prints the same models."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from pydantic import AliasChoices, Field
+
+from reconcile.control.runs import Drift
+from reconcile.domain import plan as plans
+from reconcile.domain.canonical import CanonicalType
+from reconcile.domain.plan import Plan
+from reconcile.errors import RefusedError
+from reconcile.gather.fence.fence import Fence, Unread
+from reconcile.gather.log.history_index import Lost
+from reconcile.gather.stores.digest import AskedMode
+from reconcile.pipeline.scope import All, Ids, Scope
+from reconcile.quality.suites import Checked
+from reconcile.workspace.handoff import Part, Versioned
+from reconcile.workspace.manifest import Stage
+from reconcile.workspace.run import Run
+
+__all__ = ["Applied", "Fence", "Gathered", "Quality", "Request", "Summary", "Verified"]
+
+FINDINGS = "findings"
+"""The table of findings, which the audit publishes beside its summary."""
+OUTBOX = "outbox"
+PLAN = "plan"
+
+
+def source_rows(consumer: str) -> str:
+    """Name the table with the source's rows that are compared with a consumer's."""
+    return f"source.{consumer}"
+
+
+def copy_rows(consumer: str) -> str:
+    """Name the table with a consumer's rows."""
+    return f"copy.{consumer}"
+
+
+def ledger(consumer: str) -> str:
+    """Name the table with a consumer's ledger."""
+    return f"ledger.{consumer}"
+
+
+def stash(consumer: str) -> str:
+    """Name the table with what a consumer's stash table holds."""
+    return f"stash.{consumer}"
+
+
+def parked_records(consumer: str) -> str:
+    """Name the table with what a consumer has put aside."""
+    return f"parked.{consumer}"
+
+
+def cases(consumer: str) -> str:
+    """Name the table with all that was read of a consumer's suspects."""
+    return f"cases.{consumer}"
+
+
+class Request(Versioned):
+    """What a run was asked to look at."""
+
+    ARTIFACT: ClassVar[str] = "request"
+    STAGE: ClassVar[Stage] = "request"
+
+    contract: str
+    """The contract's file."""
+    aggregate: str
+    consumers: tuple[str, ...] = ()
+    """Only these; empty for all."""
+    ids: tuple[str, ...] | None = None
+    """Only these aggregates; None for all."""
+    mode: AskedMode = "auto"
+
+    @property
+    def scope(self) -> Scope:
+        """The aggregates that it is about."""
+        return All() if self.ids is None else Ids.of(self.ids)
+
+
+class ComparedField(Part):
+    """A field of a link, in the order of its rows' columns."""
+
+    name: str
+    sensitive: bool
+
+
+class GatheredLink(Part):
+    """What was read of one link."""
+
+    link: str
+    consumer: str
+    source_rows: int
+    copy_rows: int
+    fetched: int
+    """Rows that were read one by one, of both sides."""
+    buckets: int | None
+    """How many buckets were compared by their digests; None where rows were compared one by one."""
+    differing: int | None
+    """How many of the buckets differ."""
+    mode: str
+    reasons: tuple[str, ...]
+    """Why it is this mode and not another."""
+    form: tuple[CanonicalType, ...]
+    """The canonical type of each field."""
+    fields: tuple[ComparedField, ...] | None = None
+    """None in runs of versions that did not keep the names of fields."""
+
+
+class LogExtent(Part):
+    """The topic's log, as far as it was read for the run."""
+
+    folder: str
+    generation: int
+    records: int
+    expired: tuple[Lost, ...]
+    """Offsets that the log no longer had when it was read."""
+
+
+class Gathered(Versioned):
+    """What the stage `gather` read of the world."""
+
+    ARTIFACT: ClassVar[str] = "gathered"
+    STAGE: ClassVar[Stage] = "gather"
+
+    contract: str
+    """The contract's file."""
+    aggregate: str
+    links: tuple[GatheredLink, ...]
+    unread: tuple[Unread, ...]
+    """Links that could not be read."""
+    log: LogExtent
+    artifacts: dict[str, str]
+    """The digests of the tables that it published, by name."""
+
+    def link(self, consumer: str) -> GatheredLink:
+        """Choose the link of a consumer; raise KeyError if it was not read."""
+        return {each.consumer: each for each in self.links}[consumer]
+
+
+class Interval(Part):
+    """When the fence was opened and closed."""
+
+    opened_at: datetime
+    closed_at: datetime
+
+
+class LinkSummary(Part):
+    """What the audit found on one link, in figures."""
+
+    link: str
+    consumer: str
+    settled: bool
+    compared: int
+    """Ids that exist on either side."""
+    agreeing: int
+    findings: int
+    drifted: int
+    """Confirmed findings whose copy differs now."""
+    latent: int
+    tolerated: int
+    in_flight: int
+    by_cause: dict[str, int]
+    by_difference: dict[str, int]
+    beyond_tolerance: bool
+    over_time: Drift | None = None
+    """What is new, came back and is gone since the runs before; None where no control store keeps that."""
+
+
+class UnreadLink(Part):
+    """A link that could not be read."""
+
+    link: str
+    message: str
+    may_pass: bool
+    """Whether it may be read later as it stands: what did not answer, not what refused."""
+
+
+class Summary(Versioned):
+    """What the stage `audit` found, in figures."""
+
+    ARTIFACT: ClassVar[str] = "summary"
+    STAGE: ClassVar[Stage] = "audit"
+
+    contract: str
+    """The contract's aggregate."""
+    complete: bool
+    fence: Interval
+    links: tuple[LinkSummary, ...]
+    unread: tuple[UnreadLink, ...]
+    exit_code: int
+
+
+class Quality(Versioned):
+    """How the expectations of the suites went."""
+
+    ARTIFACT: ClassVar[str] = "quality"
+    STAGE: ClassVar[Stage] = "quality"
+
+    success: bool
+    """Whether none failed that keeps the run from being repaired."""
+    results: tuple[Checked, ...]
+
+
+class EmittedRecord(Part):
+    """Where the record of a correction is in its topic."""
+
+    correction_id: str
+    aggregate_id: str
+    partition: int
+    offset: int
+
+
+class DroppedCorrection(Part):
+    """A correction that was not emitted, because its aggregate had moved on."""
+
+    correction_id: str
+    reason: str
+
+
+class AppliedLink(Part):
+    """What was emitted for one link."""
+
+    link: str
+    topic: str
+    emitted: tuple[EmittedRecord, ...]
+    dropped: tuple[DroppedCorrection, ...]
+
+
+class Applied(Versioned):
+    """What the stage `apply` emitted."""
+
+    ARTIFACT: ClassVar[str] = "applied"
+    STAGE: ClassVar[Stage] = "apply"
+
+    run_id: str
+    plan: str
+    """The digest of the plan."""
+    links: tuple[AppliedLink, ...]
+
+
+class VerifiedCorrection(Part):
+    """What became of a correction that was emitted."""
+
+    correction_id: str
+    aggregate_id: str
+    outcome: str
+    """converged, superseded, refused or unverified."""
+    reason: str | None
+
+
+class VerifiedLink(Part):
+    """What became of the corrections of one link."""
+
+    link: str
+    outcomes: dict[str, int]
+    still_different: int = Field(validation_alias=AliasChoices("left", "still_different"), serialization_alias="left")
+    """How many of those that had drifted still differ."""
+    beyond_tolerance: bool
+    corrections: tuple[VerifiedCorrection, ...]
+
+
+class Verified(Versioned):
+    """What the stage `verify` saw of the corrections."""
+
+    ARTIFACT: ClassVar[str] = "verified"
+    STAGE: ClassVar[Stage] = "verify"
+
+    run_id: str
+    links: tuple[VerifiedLink, ...]
+    exit_code: int
+
+    @property
+    def unverified(self) -> int:
+        """How many corrections nobody has seen the end of."""
+        return sum(link.outcomes.get("unverified", 0) for link in self.links)
+
+
+def results_of(run: Run) -> tuple[Checked, ...]:
+    """Read how the expectations of a run went; nothing where none were checked."""
+    found = run.read_if_there(Quality)
+    return () if found is None else found.results
+
+
+def planned(run: Run) -> Plan:
+    """Read the plan of a run; raise RefusedError if it was changed, MissingArtifactError if there is none."""
+    try:
+        return plans.from_data(run.json(PLAN))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RefusedError(f"the plan of the run {run.id} was changed: {error}; start a new run") from None

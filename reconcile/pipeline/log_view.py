@@ -1,0 +1,86 @@
+"""The topic's log as it is now: its history up to the ends, and how its newest records are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from reconcile.errors import RefusedError
+from reconcile.gather.log.avro import AvroSchema, avro_schema
+from reconcile.gather.log.history import History, extend
+from reconcile.gather.log.history_columns import ID
+from reconcile.gather.log.history_store import HistoryStore
+from reconcile.pipeline.job import Job
+from reconcile.repair import log_facts, planning, topic_form
+from reconcile.repair.topic_form import TopicForm
+from reconcile.settings.connections import Cluster as ClusterConnection
+from reconcile.settings.connections import Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from reconcile.kafka.cluster import Cluster
+
+
+def cluster_connection(job: Job) -> ClusterConnection:
+    """Look up the connection to the topic's cluster; raise RefusedError if it is one to something else."""
+    connection = job.settings.connection(job.contract.topic.cluster)
+    if not isinstance(connection, ClusterConnection):
+        raise RefusedError(f"the connection {job.contract.topic.cluster} is no Kafka cluster")
+    return connection
+
+
+def value_schema(job: Job) -> AvroSchema | None:
+    """Read the schema of the topic's values; None for a format that needs none."""
+    schema = job.contract.topic.value_schema
+    registry = None
+    if schema is not None and schema.registry is not None:
+        found = job.settings.connection(schema.registry)
+        registry = found if isinstance(found, Registry) else None
+    return avro_schema(job.contract.topic, job.file.parent, registry)
+
+
+def history_up_to(job: Job, ends: Mapping[int, int]) -> History:
+    """Read what the topic has up to these offsets into its history."""
+    store = HistoryStore.of(job.workspace)
+    return extend(job.spark, job.contract.topic, cluster_connection(job), ends, store, avro=value_schema(job))
+
+
+@dataclass(frozen=True)
+class LogView:
+    """What a plan is made by, and what the guard looks at again right before records are emitted."""
+
+    job: Job
+    history: History
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+
+    @classmethod
+    def read(cls, job: Job, cluster: Cluster) -> LogView:
+        """Read the log up to where it ends now."""
+        topic = job.contract.topic.name
+        partitions = cluster.topic(topic).partitions
+        begins, ends = cluster.begins(topic, partitions), cluster.ends(topic, partitions)
+        return cls(job, history_up_to(job, ends), begins, ends)
+
+    @property
+    def records(self) -> DataFrame:
+        """All records of the history."""
+        return self.history.records(self.job.spark)
+
+    @cached_property
+    def form(self) -> TopicForm:
+        """How the newest records are written, which is read from the topic."""
+        topic = self.job.contract.topic
+        cluster = cluster_connection(self.job).resolve()
+        samples = topic_form.newest(topic.cluster, cluster, topic.name, self.begins, self.ends)
+        return topic_form.learned(topic, samples, value_schema(self.job), planning.telling(self.job.contract))
+
+    def traces(self, ids: Iterable[str]) -> dict[str, log_facts.Trace]:
+        """Compute what the log says of some aggregates, by their ids."""
+        job = self.job
+        wanted = job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
+        ignored, telling = job.contract.topic.ignore_types, planning.telling(job.contract)
+        return log_facts.traces(self.records, wanted, ignored, telling)

@@ -1,0 +1,93 @@
+"""Past runs: what they were asked for, the contract that they were made by, and each in one line for lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from reconcile.contract.model import Contract, load_contract
+from reconcile.errors import InvalidFileError
+from reconcile.pipeline.handoffs import Request, Summary, Verified, results_of
+from reconcile.pipeline.result import links_of
+from reconcile.quality.gate import unmet
+from reconcile.report.model import Level
+from reconcile.report.verdict import exit_code_with, level_of, level_with
+from reconcile.workspace.manifest import DamagedArtifactError
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run in one line; what no stage has published yet is None."""
+
+    run_id: str
+    began: datetime | None
+    stage: str | None
+    """The last stage that published something, or `damaged`."""
+    contract: str | None = None
+    compared: int | None = None
+    drifted: int | None = None
+    latent: int | None = None
+    exit_code: int | None = None
+    level: Level | None = None
+    asked: int | None = None
+    """How many aggregates it was asked for; None for all."""
+
+
+def contract_of(run: Run) -> Contract | None:
+    """Read the contract of a run as it is now; None if its file is gone, or is no contract any more."""
+    request = run.read_if_there(Request)
+    if request is None:
+        return None
+    try:
+        return load_contract(Path(request.contract))
+    except InvalidFileError:
+        return None
+
+
+def newest(place: Workspace, limit: int, offset: int = 0) -> tuple[list[RunLine], int]:
+    """Read some runs, the newest first, and count them all."""
+    ids = sorted(((_began(place, each), each) for each in place.runs()), key=lambda pair: (pair[0] or "", pair[1]))
+    chosen = ids[::-1][offset : offset + limit]
+    return [overview(place, run_id) for _, run_id in chosen], len(ids)
+
+
+def overview(place: Workspace, run_id: str) -> RunLine:
+    """Read a run in one line."""
+    run = place.run(run_id)
+    try:
+        manifests = run.manifests()
+        request, summary = run.read_if_there(Request), run.read_if_there(Summary)
+        verified = run.read_if_there(Verified)
+        failed = len(unmet(results_of(run)))
+    except DamagedArtifactError:
+        return RunLine(run_id, None, "damaged")
+    began = min((each.created_at for each in manifests), default=None)
+    last = max(manifests, key=lambda each: each.created_at).stage if manifests else None
+    if summary is None:
+        return RunLine(run_id, began, last)
+    code = (verified or summary).exit_code
+    return RunLine(
+        run_id,
+        began,
+        last,
+        summary.contract,
+        sum(each.compared for each in summary.links),
+        sum(each.drifted for each in summary.links),
+        sum(each.latent for each in summary.links),
+        exit_code_with(code, failed),
+        level_with(level_of(code, links_of(summary, {}, verified)), failed),
+        None if request is None else request.scope.count,
+    )
+
+
+def _began(place: Workspace, run_id: str) -> str | None:
+    run = place.run(run_id)
+    try:
+        request = run.find(Request.ARTIFACT)
+        began = request.created_at if request else min((each.created_at for each in run.manifests()), default=None)
+    except DamagedArtifactError:
+        return None
+    return None if began is None else began.isoformat()

@@ -1,0 +1,54 @@
+"""Which aggregates a run is about. Stages ask this object, and never how a run was called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class All:
+    """All aggregates of the contract."""
+
+    @property
+    def ids(self) -> None:
+        """No list: nothing is left out."""
+        return None
+
+    @property
+    def count(self) -> None:
+        """Not known before the stores were read."""
+        return None
+
+    def frame(self, _spark: SparkSession, _column: str) -> None:
+        """Name no ids."""
+        return
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Some aggregates, by their ids. A run of them closes no findings of others, and is no point of a trend."""
+
+    ids: tuple[str, ...]
+    """In order, each once."""
+
+    @classmethod
+    def of(cls, ids: Iterable[str]) -> Ids:
+        """Build the scope of some ids, in any order."""
+        return cls(tuple(sorted(set(ids))))
+
+    @property
+    def count(self) -> int:
+        """How many aggregates were asked for."""
+        return len(self.ids)
+
+    def frame(self, spark: SparkSession, column: str) -> DataFrame:
+        """Build a DataFrame of the ids in one column."""
+        return spark.createDataFrame([(each,) for each in self.ids], f"{column} string")
+
+
+Scope = All | Ids

@@ -1,0 +1,59 @@
+"""What one stage leaves for another, and what `--json` prints: frozen, versioned models with one name each."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from reconcile.workspace.manifest import Stage
+
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
+class Handoff(Protocol):
+    """A model that a run keeps as an artifact: a pydantic model, or a dataclass that pydantic can read."""
+
+    ARTIFACT: ClassVar[str]
+    """The name of its artifact."""
+    STAGE: ClassVar[Stage]
+    """The stage that publishes it."""
+
+
+AnyHandoff = TypeVar("AnyHandoff", bound=Handoff)
+
+
+class Part(BaseModel):
+    """A part of a hand-off. A later version of the same format may add keys: those are passed over."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="ignore", populate_by_name=True, use_attribute_docstrings=True
+    )
+
+
+class Versioned(Part):
+    """A whole hand-off."""
+
+    schema_version: Literal[1] = 1
+
+
+def to_data(value: Any) -> Any:
+    """Build the JSON value of a hand-off, or of a part of one."""
+    return _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
+
+
+def parse(model: type[AnyHandoff], text: str) -> AnyHandoff:
+    """Read a hand-off from JSON text; raise ValueError that names what does not fit and where."""
+    try:
+        read: AnyHandoff = _adapter(model).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    return read
+
+
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    if model not in _ADAPTERS:
+        _ADAPTERS[model] = TypeAdapter(model)
+    return _ADAPTERS[model]
