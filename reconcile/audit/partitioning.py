@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from reconcile.audit.mixture import PREVAILS, mixture
 from reconcile.domain.case import Routing
-from reconcile.domain.partitioner import Explanation, Partitioner, explain, partition_of
+from reconcile.domain.partitioner import Partitioner, candidates, explained_shares, partition_of
 
 if TYPE_CHECKING:
     from reconcile.gather.log.history_index import Growth
@@ -82,10 +82,10 @@ def infer(samples: Iterable[Sample], partitions: int, declared: str = INFER) -> 
     """
     told = [(key, partition) for key, partition in samples if key]
     word = None if declared == INFER else Partitioner(declared)
-    whole = explain(told, partitions)
-    shares, candidates = whole.shares, _candidates(told, whole)
-    if candidates or not told:
-        return Inference(partitions, len(told), shares, candidates, word)
+    shares = explained_shares(told, partitions)
+    found = _candidates(told, shares, partitions)
+    if found or not told:
+        return Inference(partitions, len(told), shares, found, word)
     mixed = mixture(told, partitions)
     if mixed is None:
         return Inference(partitions, len(told), shares, (), word)
@@ -165,18 +165,18 @@ class Router:
         return None
 
 
-def _candidates(samples: Sequence[Sample], whole: Explanation) -> tuple[Partitioner, ...]:
+def _candidates(
+    samples: Sequence[Sample], shares: Mapping[Partitioner, float], partitions: int
+) -> tuple[Partitioner, ...]:
     # By keys too, so that a hot one does not speak for all the others.
     pairs = list(dict.fromkeys(samples))
-    keys = explain(pairs, whole.partitions).shares
-    found = tuple(each for each in whole.candidates if keys[each] >= PREVAILS)
+    keys = explained_shares(pairs, partitions)
+    found = tuple(each for each in candidates(shares) if keys[each] >= PREVAILS)
     if len(found) < 2:
         return found
     telling = [
-        (key, partition)
-        for key, partition in pairs
-        if len({partition_of(key, whole.partitions, each) for each in found}) > 1
+        (key, partition) for key, partition in pairs if len({partition_of(key, partitions, each) for each in found}) > 1
     ]
-    better = explain(telling, whole.partitions).candidates
+    better = candidates(explained_shares(telling, partitions))
     decided = tuple(each for each in found if each in better)
     return decided or found

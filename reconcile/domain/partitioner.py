@@ -2,14 +2,13 @@
 
 A key is hashed as the BYTES on the wire. Facts about keys that are empty or absent: Java and Sarama hash an empty
 key like any other, librdkafka's defaults scatter it (`consistent_random` an empty or a null one, `murmur2_random` a
-null one only). So an empty key proves nothing, `explain` leaves it out, and no client hashes a null key.
+null one only). So an empty key proves nothing, `explained_shares` leaves it out, and no client hashes a null key.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -29,31 +28,6 @@ class Partitioner(StrEnum):
     FNV1A = "fnv1a"  # Sarama
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """How well each partitioner explains where the keys of a log stand: its share of the `pairs`."""
-
-    partitions: int
-    pairs: int
-    shares: Mapping[Partitioner, float]
-
-    @property
-    def candidates(self) -> tuple[Partitioner, ...]:
-        """The partitioners that explain enough; more than one where there are few keys, or one partition."""
-        return tuple(each for each, share in self.shares.items() if share >= EXPLAINS)
-
-    @property
-    def winner(self) -> Partitioner | None:
-        """The partitioner that alone explains enough; None for mixed producers, an unknown one, or too few keys."""
-        candidates = self.candidates
-        return candidates[0] if len(candidates) == 1 else None
-
-    def home(self, key: bytes) -> int | None:
-        """The partition of the key's next record; None where no candidate explains the log, or they disagree."""
-        homes = {partition_of(key, self.partitions, each) for each in self.candidates}
-        return homes.pop() if len(homes) == 1 else None
-
-
 def partition_of(key: bytes, partitions: int, partitioner: str) -> int:
     """The partition that the partitioner gives the key; an empty key under crc32 goes where `consistent` puts it."""
     if partitions < 1:
@@ -61,8 +35,8 @@ def partition_of(key: bytes, partitions: int, partitioner: str) -> int:
     return _PLACE[Partitioner(partitioner)](key, partitions)
 
 
-def explain(pairs: Iterable[tuple[bytes, int]], partitions: int) -> Explanation:
-    """Tell which partitioner put these keys into these partitions.
+def explained_shares(pairs: Iterable[tuple[bytes, int]], partitions: int) -> Mapping[Partitioner, float]:
+    """Compute for each partitioner the share of the keys that it would have put where they are.
 
     Pairs come from records written since the last change of the partition count, each pair once: otherwise a hot key
     decides. Empty keys are left out.
@@ -75,8 +49,12 @@ def explain(pairs: Iterable[tuple[bytes, int]], partitions: int) -> Explanation:
         total += 1
         for partitioner in Partitioner:
             hits[partitioner] += partition_of(key, partitions, partitioner) == partition
-    shares = {each: count / total if total else 0.0 for each, count in hits.items()}
-    return Explanation(partitions=partitions, pairs=total, shares=shares)
+    return {each: count / total if total else 0.0 for each, count in hits.items()}
+
+
+def candidates(shares: Mapping[Partitioner, float]) -> tuple[Partitioner, ...]:
+    """Choose the partitioners that explain enough; more than one where there are few keys, or one partition."""
+    return tuple(each for each, share in shares.items() if share >= EXPLAINS)
 
 
 def murmur2(key: bytes) -> int:
