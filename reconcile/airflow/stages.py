@@ -31,12 +31,12 @@ def failed_gate(asked: Asked) -> list[str]:
 def reviewed(asked: Asked) -> dict[str, Any]:
     """Read what a run's plan comes to."""
     from reconcile.domain.plan import aggregates
-    from reconcile.pipeline.handoffs import Fence, Summary, planned
+    from reconcile.pipeline.handoffs import Fence, Plan, Summary
 
     with installation().run(asked.run_id) as (_, run, _settings):
         rows, links = run.read(Fence).source.rows, run.read(Summary).links
         numbers = {each.link: aggregates(each.compared, rows, some=bool(asked.ids)) for each in links}
-        return review(asked, planned(run), numbers)
+        return review(asked, run.read(Plan), numbers)
 
 
 def verified(asked: Asked) -> Verified:
@@ -53,7 +53,7 @@ def reported(asked: Asked) -> dict[str, Any]:
     Raises RefusedError if there is no such run, or it was not audited.
     """
     from reconcile.pipeline import stages as pipeline
-    from reconcile.pipeline.handoffs import PLAN, Summary, Verified, planned, results_of
+    from reconcile.pipeline.handoffs import Plan, Summary, Verified, results_of
     from reconcile.pipeline.runs import contract_of
     from reconcile.quality.gate import unmet
     from reconcile.report.verdict import exit_code_with
@@ -61,7 +61,7 @@ def reported(asked: Asked) -> dict[str, Any]:
     with installation().run(asked.run_id) as (place, run, settings):
         summary, verified = run.read(Summary), run.read_if_there(Verified)
         report = pipeline.report(run, place, settings, contract_of(run))
-        results, plan = results_of(run), planned(run) if run.find(PLAN) else None
+        results, plan = results_of(run), run.read_if_there(Plan)
         names = ("link", "settled", "compared", "agreeing", "drifted", "latent", "in_flight")
         return {
             "run_id": run.id,

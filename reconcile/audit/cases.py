@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from reconcile.audit import events as audit_events
 from reconcile.audit.partitioning import Router
 from reconcile.domain.attribution import attribute
+from reconcile.domain.canonical import version_number
 from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row
-from reconcile.domain.finding import Finding, Repair, to_data
+from reconcile.domain.finding import Finding, ProposedRepair, redact, to_data
 from reconcile.domain.key import encode
 from reconcile.domain.plan_rules import Terms, by_finding
-from reconcile.domain.sensitive import masked
-from reconcile.domain.version import parse
 from reconcile.gather.log.history_columns import (
     DELETES,
     EVENT_ID,
@@ -90,12 +89,12 @@ class Attributing:
 
     def _finding(self, row: dict[str, Any]) -> Finding | None:
         found = attribute(self.case(row))
-        return None if found is None else masked(replace(found, repair=self._repair(found, row)), self.sensitive)
+        return None if found is None else redact(replace(found, repair=self._repair(found, row)), self.sensitive)
 
-    def _repair(self, finding: Finding, row: dict[str, Any]) -> Repair:
+    def _repair(self, finding: Finding, row: dict[str, Any]) -> ProposedRepair:
         treatment = by_finding(finding, self.terms)
         home = self.router.home(self._key(row)) if treatment.writes and self.main else None
-        return Repair(str(treatment.action), home, treatment.reason)
+        return ProposedRepair(str(treatment.action), home, treatment.reason)
 
     def case(self, row: dict[str, Any]) -> Case:
         """Make a case of what was joined for one suspect."""
@@ -132,10 +131,10 @@ class Attributing:
             return None
         names = (rule.name for rule in self.link.fields)
         values = read["fields"] or [None] * len(self.link.fields)
-        return Row(dict(zip(names, values, strict=True)), parse(read["version"]), read["count"] or 1)
+        return Row(dict(zip(names, values, strict=True)), version_number(read["version"]), read["count"] or 1)
 
     def _event(self, read: dict[str, Any]) -> Event:
-        version, ignored = parse(read[VERSION]), read[TYPE] in self.ignored
+        version, ignored = version_number(read[VERSION]), read[TYPE] in self.ignored
         problem = None
         if not read[READABLE]:
             problem = "its value cannot be read"
@@ -265,7 +264,7 @@ def _parked(read: dict[str, Any]) -> Parked:
         at=None if read["at"] is None else _instant(read["at"]),
         origin=origin,
         event_id=read["event_id"],
-        version=parse(read["version"]),
+        version=version_number(read["version"]),
         resolved=read["resolved"],
         error=read["error"],
     )

@@ -73,7 +73,7 @@ def _repaired(lab: Lab, job: Job) -> bool:
     from dataclasses import replace
 
     from reconcile.cli.repair import show_plan, show_verified
-    from reconcile.domain.correction import Action
+    from reconcile.domain.plan_rules import Action
     from reconcile.lab.demo import consume
     from reconcile.pipeline import stages as pipeline
     from reconcile.pipeline import tables
@@ -90,7 +90,10 @@ def _repaired(lab: Lab, job: Job) -> bool:
     pipeline.gather(again)
     pipeline.audit(again)
     told = {
-        item.aggregate_id for link in made.links for item in link.items if item.action in (Action.ADVICE, Action.LEFT)
+        item.aggregate_id
+        for link in made.links
+        for item in link.items
+        if item.action in (Action.ADVICE, Action.NOT_REPAIRED)
     }
     left = {each["aggregate_id"] for each in tables.findings(again.run)}
     out = console()

@@ -17,8 +17,7 @@ from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.jobs import job_of
 
 if TYPE_CHECKING:
-    from reconcile.domain.correction import Item
-    from reconcile.domain.plan import Plan
+    from reconcile.domain.plan import Item, Plan
     from reconcile.pipeline.handoffs import Applied, Verified
     from reconcile.pipeline.job import Job
 
@@ -56,9 +55,7 @@ def plan(
     with job_of(run_id, contract, config, workspace) as job:
         made = pipeline.plan(job)
     if as_json:
-        from reconcile.domain.plan import to_data
-
-        print_json(to_data(made))
+        print_json(made.model_dump(mode="json"))
     else:
         show_plan(made, limit)
     for reason in made.reasons:
@@ -128,9 +125,9 @@ def verify(
 def emitted(job: Job, yes: bool) -> Applied | None:
     """Apply a run's plan with somebody's yes; None if the answer was no."""
     from reconcile.pipeline.apply import require_applicable
-    from reconcile.pipeline.handoffs import planned
+    from reconcile.pipeline.handoffs import Plan
 
-    made = planned(job.run)
+    made = job.run.read(Plan)
     require_applicable(job, made)
     asking = any(link.corrections and link.approval for link in made.links)
     approved = yes
@@ -164,10 +161,11 @@ def numbers(made: Plan) -> str:
 def show_plan(made: Plan, limit: int) -> None:
     """Show a plan: what goes where and who reads it, then line by line."""
     out = console()
-    links = table("link", "to", "partitions by", "also read by", "restate", "tombstone", "advice", "left",
-                  right=("restate", "tombstone", "advice", "left"), wrap=("also read by",))  # fmt: skip
+    actions = ("restate", "tombstone", "advice", "not_repaired")
+    headings = tuple(name.replace("_", " ") for name in actions)
+    links = table("link", "to", "partitions by", "also read by", *headings, right=headings, wrap=("also read by",))
     for link in made.links:
-        figures = (f"{link.counts[name]:,}" for name in ("restate", "tombstone", "advice", "left"))
+        figures = (f"{link.counts[name]:,}" for name in actions)
         by = " or ".join(link.partitioner) or "-"
         links.add_row(link.link, link.topic, by, ", ".join(link.readers) or "nobody", *figures)
     out.print(links)

@@ -1,100 +1,69 @@
 """Why a copy differs from its source: pure, decided by evidence, in a fixed order.
 
-The order is that of the way which a change takes. What is on its way is no drift. Then it is asked whether the log
-brings the source's state at all; then whether events can have given the copy; then what the consumer did with them.
+The order is that of the way which a change takes. First, whether the log brings the source's state at all. Then,
+whether the copy is only on its way: that is no drift. Then, whether events can have given the copy, and what the
+consumer did with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, product
 
-from reconcile.domain.attribution_copy import (
-    behind_a_gap,
-    held_twice,
-    inverted_log,
-    lost,
-    misrouted,
-    order_and_count,
-    parked,
-    written_by_another,
-)
-from reconcile.domain.attribution_flight import in_flight
-from reconcile.domain.attribution_log import fault_of_log
-from reconcile.domain.case import Case
+from reconcile.domain.aggregate_log import since_deletion
+from reconcile.domain.case import Case, Event, FieldRule, Row
 from reconcile.domain.cause import Cause
-from reconcile.domain.comparison import differing
-from reconcile.domain.confidence import Ground
-from reconcile.domain.copy_inquiry import CopyInquiry
-from reconcile.domain.evidence_notes import Verdict, cut_notes, event_notes, told
-from reconcile.domain.finding import Difference, FieldDifference, Finding, Status
+from reconcile.domain.evidence import (
+    absence_notes,
+    arrange,
+    cut_notes,
+    event_note,
+    event_notes,
+    gap_notes,
+    ledger_notes,
+    offset_notes,
+    outbox_note,
+    parked_note,
+    retention_notes,
+    routing_notes,
+    waiting_note,
+)
+from reconcile.domain.explanation import Explanation, explain
+from reconcile.domain.finding import Difference, Evidence, Finding, Status
+from reconcile.domain.folding import UNKNOWN, Fit, Folding
+from reconcile.domain.grounds import PARKED, Attribution, Ground
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.latent import latent
+from reconcile.domain.parking import came_back
 
-_OF_THE_COPY: tuple[Callable[[CopyInquiry], Verdict | None], ...] = (
-    behind_a_gap,
-    written_by_another,
-    parked,
-    order_and_count,
-    misrouted,
-    inverted_log,
-    lost,
-)
+_TRIED = 64
+"""In how many ways several partitions are taken to be ahead of each other."""
+_NEAR = 8
+"""By how many events source and copy are taken to be apart where sums have no versions."""
 
 
 def attribute(case: Case) -> Finding | None:
     """Name why the copy differs from its source, or will; None if both agree and nothing lies ready to break that."""
-    copy = _inquiry(case)
-    verdict = _decide(copy)
-    return None if verdict is None else _finding(copy, verdict)
+    inquiry = Inquiry(case)
+    decided = decide(inquiry)
+    return None if decided is None else _finding(inquiry, decided)
 
 
-def ground_of(case: Case) -> Ground | None:
-    """Give the ground on which `attribute` names its cause."""
-    verdict = _decide(_inquiry(case))
-    return None if verdict is None else verdict.ground
+def decide(inquiry: Inquiry) -> Attribution | None:
+    """Choose the ground on which a cause is named, and the notes that show it."""
+    difference, has_id = inquiry.difference, inquiry.case.id is not None
+    if difference is Difference.LATENT:
+        return latent(inquiry) if has_id else None
+    if not has_id:
+        return Attribution(Ground.COPY_WITHOUT_ID if difference is Difference.ORPHAN else Ground.WITHOUT_ID)
+    if difference is Difference.DUPLICATED:
+        return _held_twice(inquiry)
+    return _fault_of_log(inquiry) or _in_flight(inquiry) or _fault_of_consumer(inquiry)
 
 
-def _inquiry(case: Case) -> CopyInquiry:
-    difference, fields = _difference(case)
-    return CopyInquiry(Inquiry(case, difference, fields))
-
-
-def _difference(case: Case) -> tuple[Difference, tuple[FieldDifference, ...]]:
-    source, copy = case.source, case.copy
-    if source is None or copy is None:
-        if source is copy:
-            return Difference.LATENT, ()
-        return (Difference.ORPHAN if source is None else Difference.MISSING), ()
-    fields = differing(case.link, source, copy)
-    if source.count > 1 or copy.count > 1:
-        return Difference.DUPLICATED, fields
-    return (Difference.CHANGED if fields else Difference.LATENT), fields
-
-
-def _decide(copy: CopyInquiry) -> Verdict | None:
-    inquiry = copy.inquiry
-    if inquiry.difference is Difference.LATENT:
-        return None if inquiry.case.id is None else latent(copy)
-    if inquiry.case.id is None:
-        return Verdict(Ground.COPY_WITHOUT_ID if inquiry.difference is Difference.ORPHAN else Ground.WITHOUT_ID)
-    if inquiry.difference is Difference.DUPLICATED:
-        return held_twice(copy)
-    fault = fault_of_log(inquiry)
-    if fault is not None:
-        return copy.left_over(fault)
-    if (verdict := in_flight(inquiry)) is not None:
-        return verdict
-    for decide in _OF_THE_COPY:
-        if (verdict := decide(copy)) is not None:
-            return verdict
-    told = any(rule.name in inquiry.told for rule in inquiry.concerned)
-    ground = Ground.NOTHING_SHOWN if told or not inquiry.fields else Ground.UNTOLD
-    return Verdict(ground, notes=tuple(event_notes(inquiry.case, inquiry.log[-3:], "looked at; it shows nothing")))
-
-
-def _finding(copy: CopyInquiry, verdict: Verdict) -> Finding:
-    inquiry, case, ground = copy.inquiry, copy.case, verdict.ground
-    lying = copy.lying_notes(verdict.notes) if case.parked and case.id is not None else ()
+def _finding(inquiry: Inquiry, decided: Attribution) -> Finding:
+    case, ground = inquiry.case, decided.ground
+    waiting = _waiting_notes(inquiry, decided.notes) if case.parked and case.id is not None else ()
     status = Status.CONFIRMED
     if ground.cause is Cause.IN_FLIGHT:
         status = Status.IN_FLIGHT
@@ -112,7 +81,654 @@ def _finding(copy: CopyInquiry, verdict: Verdict) -> Finding:
         source_version=None if case.source is None else case.source.version,
         consumer_version=None if case.copy is None else case.copy.version,
         alternatives=ground.alternatives,
-        since=verdict.since,
+        since=decided.since,
         equivalent=inquiry.equivalent,
-        evidence=told((*verdict.notes, *lying, *cut_notes(case))),
+        evidence=arrange((*decided.notes, *waiting, *cut_notes(case))),
     )
+
+
+def _waiting_notes(inquiry: Inquiry, notes: Sequence[Evidence]) -> list[Evidence]:
+    """Describe one unresolved record of each kind that has no note yet, whatever the cause is."""
+    unresolved = inquiry.unresolved
+    newest = {each.kind: each for each in (*unresolved.strangers, *unresolved.by_event.values())}
+    known = {each.kind for each in notes if each.unresolved}
+    return [waiting_note(each) for kind, each in newest.items() if kind not in known]
+
+
+# From the source into the log: whether the log brings what the source says, and if not, why.
+
+
+def _fault_of_log(inquiry: Inquiry) -> Attribution | None:
+    """Name what keeps the log from bringing the source's state; None if it does, or what it lacks is on its way."""
+    log, source = inquiry.log, inquiry.case.source
+    if not log.events and not log.broken:
+        return _without_events(inquiry)
+    fault = _source_gone(inquiry) if source is None else _source_there(inquiry, source)
+    if fault is None:
+        # A sum that is folded from the source backwards cannot show that a record is missing from it.
+        backwards = inquiry.link.changes and not log.complete and not inquiry.source_moved
+        return _unreadable(inquiry, due=True) if backwards else None
+    if fault.ground in (Ground.LOG_NEWER, Ground.DELETED_IN_LOG):
+        return fault
+    if fault.ground in _ABSENT and log.truth and log.is_before_gap(log.truth[-1]):
+        # What we know of the newest event was kept from before: records behind it are gone.
+        notes = retention_notes(inquiry.case, [log.truth[-1].partition])
+        return Attribution(Ground.NEWEST_GONE, notes=(*fault.notes, *notes))
+    return _unreadable(inquiry) or fault
+
+
+_ABSENT = (Ground.VERSION_ABSENT, Ground.STATE_ABSENT, Ground.DELETION_ABSENT, Ground.RETURN_ABSENT)
+
+
+def _without_events(inquiry: Inquiry) -> Attribution | None:
+    case, link = inquiry.case, inquiry.link
+    partitions = case.homes or tuple(link.places)
+    begins = [link.places[each].begin == 0 for each in partitions if each in link.places]
+    from_beginning = all(begins) and not case.events_cut
+    gone = tuple(retention_notes(case, partitions))
+    if inquiry.source_moved:
+        return None
+    if case.source is None:
+        if from_beginning and not link.compacted:
+            return Attribution(Ground.NEVER_KNOWN, notes=tuple(absence_notes(case, partitions)))
+        kept = all(begins) or (any(begins) and not case.homes)
+        return Attribution(Ground.PERHAPS_NEVER_KNOWN if kept else Ground.PERHAPS_EXPIRED, notes=gone)
+    if case.outbox_pending:
+        return Attribution(Ground.OUTBOX_PENDING, notes=(outbox_note(case),))
+    if from_beginning:
+        return Attribution(Ground.NO_EVENT, notes=tuple(absence_notes(case, partitions)))
+    if not case.homes and case.copy is None and sum(begins) * 2 >= len(begins):
+        return Attribution(Ground.NO_EVENT_IN_PART, notes=gone)
+    return _still_parked(inquiry, case.source, gone) or Attribution(Ground.ALL_GONE, notes=gone)
+
+
+def _still_parked(inquiry: Inquiry, source: Row, gone: tuple[Evidence, ...]) -> Attribution | None:
+    """A record in a failure topic has the source's version, where the log has expired."""
+    for each in reversed(inquiry.unresolved.strangers):
+        if each.version is not None and each.version == source.version:
+            note = waiting_note(each, ", with the source's version")
+            return Attribution(PARKED[each.kind][0], each.at, (note, *gone))
+    return None
+
+
+def _source_gone(inquiry: Inquiry) -> Attribution | None:
+    """The source has no row: the newest event that it can know of should delete."""
+    log = inquiry.log
+    settled = [event for event in log.truth if log.is_settled(event)]
+    known = [*settled[-1:], *(event for event in log.truth if not log.is_settled(event))]
+    if log.truth and (not settled or any(event.deletes for event in known)):
+        return None
+    if inquiry.link.compacted and len(known) > 1:
+        return None  # a deletion between them may have been taken away
+    if inquiry.source_moved:
+        return None
+    return _unpublished(inquiry, Ground.DELETION_ABSENT, "the newest event; it does not delete")
+
+
+def _source_there(inquiry: Inquiry, source: Row) -> Attribution | None:
+    """The source has a row: the log should bring its state."""
+    log, versioned = inquiry.log, inquiry.link.versioned
+    newest = log.truth[-1] if log.truth else None
+    if newest is not None and newest.deletes:
+        return _source_returned(inquiry, source, newest)
+    if any(event.deletes and not log.is_settled(event) for event in log.truth):
+        return None  # the source was read before it
+    if not inquiry.concerned and not (versioned and inquiry.fields):
+        return None
+    if inquiry.concerned and newest is not None and _is_brought(inquiry, newest):
+        return None
+    if versioned and source.version is not None and log.newest_version is not None:
+        return _by_version(inquiry, source, source.version, log.newest_version)
+    if newest is None:
+        return None if inquiry.source_moved else _unpublished(inquiry, Ground.STATE_ABSENT, "")
+    return _by_state(inquiry)
+
+
+def _source_returned(inquiry: Inquiry, source: Row, deletion: Event) -> Attribution | None:
+    """The source has a row, and the newest event deletes it."""
+    if not inquiry.log.is_settled(deletion) or inquiry.source_moved:
+        return None
+    note = event_note(inquiry.case, deletion, "deletes what the source has")
+    for event, state in zip(inquiry.log.truth, inquiry.true_states[1:], strict=True):
+        if state is not None and inquiry.brings(state, inquiry.source):
+            if not inquiry.link.versioned:
+                return Attribution(Ground.EARLIER_STATE, deletion.at, (note,))
+            if event.version == source.version:
+                return Attribution(Ground.DELETED_IN_LOG, deletion.at, (note,))
+    return _unpublished(inquiry, Ground.RETURN_ABSENT, "the newest event; it deletes")
+
+
+def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Attribution | None:
+    """Compare the versions of source and log, and then what the event of the source's version says."""
+    log, case = inquiry.log, inquiry.case
+    if newest < version:
+        if inquiry.source_moved:
+            return None
+        return _unpublished(inquiry, Ground.VERSION_ABSENT, "the newest version in the log")
+    if inquiry.source_recreated:
+        return None
+    newer = (event for event in log.life if event.version is not None and event.version > version)
+    settled = [event for event in newer if log.is_settled(event)]
+    if settled:
+        notes = event_notes(case, settled, f"newer than the source, which is at version {version}")
+        return Attribution(Ground.LOG_NEWER, settled[0].at, tuple(notes))
+    same = next((event for event in reversed(log.truth) if event.version == version), None)
+    if same is not None and inquiry.fields:
+        names = [rule.name for rule in inquiry.concerned if not rule.add and not _says(inquiry, same, rule)]
+        if names:
+            note = event_note(case, same, f"the source's version, and says something else: {', '.join(names)}")
+            return Attribution(Ground.SAME_VERSION, same.at, (note,))
+    return _by_fold(inquiry, source) if inquiry.link.changes and not inquiry.link.compacted else None
+
+
+def _by_fold(inquiry: Inquiry, source: Row) -> Attribution | None:
+    """Compare the changes up to the source's version, folded, with the source; as far as the log reaches back."""
+    log, case = inquiry.log, inquiry.case
+    known = log.known_to(source)
+    if not known:
+        return None
+    if inquiry.brings(inquiry.folding.final(known), inquiry.source):
+        first = log.truth[0]
+        late = inquiry.link.dense_versions and log.reaches_back and (first.version or 0) > 1
+        # Versions before the first one: either the topic is younger than the aggregate, or they were lost.
+        if not late or log.complete or not _follows_what_is_there(inquiry):
+            return None
+        note = event_note(case, first, "the first event; the versions before it are not in the log")
+        return Attribution(Ground.VERSION_GAP, first.at, (note,))
+    if gaps := log.missing_versions(since_deletion(known)):
+        return Attribution(Ground.VERSION_GAP, gaps[0][1].at, gap_notes(case, *gaps[0]))
+    own = [event for event in known if event.version == source.version]
+    if own and all(log.corrects(event) for event in own) and all(rule.add for rule in inquiry.concerned):
+        note_of_correction = "a correction, which adds nothing, has the source's version"
+        return _unpublished(inquiry, Ground.VERSION_ABSENT, note_of_correction)
+    note = event_note(case, known[-1], "the source's version; all changes up to it give another state")
+    return Attribution(Ground.SAME_VERSION_FOLD, known[-1].at, (note,))
+
+
+def _follows_what_is_there(inquiry: Inquiry) -> bool:
+    """Whether the copy is what the events in the log give, added up from nothing."""
+    folding = inquiry.from_nothing
+    return folding.fit(folding.final(inquiry.log.order), inquiry.copy, inquiry.concerned) is Fit.EXACT
+
+
+def _by_state(inquiry: Inquiry) -> Attribution | None:
+    """Compare the states that the log gives with the source: its versions cannot be."""
+    case, row, truth, settled = inquiry.case, inquiry.source, inquiry.log.truth, inquiry.log.settled
+    states = inquiry.true_states
+    if not settled or (inquiry.link.compacted and settled < len(truth)):
+        return None  # what the source had then may have been taken away
+    if any(inquiry.brings(state, row) for state in states[settled:]):
+        return None
+    if inquiry.source_moved:
+        return None
+    for place in range(settled - 1, 0, -1):
+        if inquiry.brings(states[place], row):
+            later = event_notes(case, truth[place:settled], "newer than what the source says")
+            at = event_note(case, truth[place - 1], "the source is as this event says")
+            ground = Ground.OUTBOX_PENDING if case.outbox_pending else Ground.EARLIER_STATE
+            return Attribution(ground, truth[place].at, (*_outbox_notes(case), at, *later))
+    return _unpublished(inquiry, Ground.STATE_ABSENT, "the newest event; the source says something else")
+
+
+def _unreadable(inquiry: Inquiry, due: bool = False) -> Attribution | None:
+    """The record that should carry what the log lacks, if it cannot be read; with `due` only one that was due."""
+    log, case = inquiry.log, inquiry.case
+    for event in reversed(log.broken):
+        if (inquiry.link.changes or not _is_overtaken(inquiry, event)) and (not due or log.is_due(event)):
+            note = event_note(case, event, f"cannot be read: {event.problem}")
+            return Attribution(Ground.UNREADABLE, event.at, (note,))
+    names = {each.name for each in inquiry.fields}
+    newest = log.truth[-1] if log.truth else None
+    suspects = log.events if inquiry.link.changes else [event for event in log.events if event is newest]
+    for event in reversed(suspects):
+        bad = [name for name in event.bad_fields if name in names or not names]
+        if bad and (not due or log.is_due(event)):
+            note = event_note(case, event, f"cannot be read in {', '.join(bad)}")
+            return Attribution(Ground.UNREADABLE_FIELD, event.at, (note,))
+    return None
+
+
+def _is_overtaken(inquiry: Inquiry, broken: Event) -> bool:
+    """Whether the newest readable event is newer than one that cannot be read."""
+    if not inquiry.log.truth:
+        return False
+    newest = inquiry.log.truth[-1]
+    if broken.version is not None and newest.version is not None:
+        return broken.version <= newest.version
+    numbers = {event.place: number for number, event in enumerate(inquiry.case.events)}
+    return numbers[newest.place] > numbers[broken.place]
+
+
+def _unpublished(inquiry: Inquiry, ground: Ground, note: str) -> Attribution:
+    case, truth = inquiry.case, inquiry.log.truth
+    newest = [event_note(case, truth[-1], note)] if truth else []
+    return Attribution(Ground.OUTBOX_PENDING if case.outbox_pending else ground, notes=(*_outbox_notes(case), *newest))
+
+
+def _outbox_notes(case: Case) -> list[Evidence]:
+    return [outbox_note(case)] if case.outbox_pending else []
+
+
+def _is_brought(inquiry: Inquiry, newest: Event) -> bool:
+    """Whether the newest event brings what the source says, whatever the versions are."""
+    log = inquiry.log
+    if inquiry.link.changes and (not log.complete or any(r.name not in log.carried for r in inquiry.concerned)):
+        return False
+    if any(rule.name in newest.bad_fields for rule in inquiry.concerned):
+        return False
+    return inquiry.brings(inquiry.true_states[-1], inquiry.source)
+
+
+def _says(inquiry: Inquiry, event: Event, rule: FieldRule) -> bool:
+    """Whether an event says of a field what the source says."""
+    fit = inquiry.folding.fit(event.fields, inquiry.source, (rule,))
+    return fit is not Fit.NO and rule.name not in event.bad_fields
+
+
+# On its way: the copy is where the log, or the source, has just been or is about to be.
+
+
+def _in_flight(inquiry: Inquiry) -> Attribution | None:
+    """Say that a difference will pass; only where the log brings the source's state, or will."""
+    log, case = inquiry.log, inquiry.case
+    if not log.events:
+        return Attribution(Ground.ON_ITS_WAY) if inquiry.source_moved else None
+    if _heals(inquiry):
+        for number in range(len(log.order), len(log.due) - 1, -1):
+            if inquiry.fits(number) and (found := _at_event(inquiry, number)):
+                return found
+        for folding, events in _ways(inquiry):
+            if folding.fit(folding.final(events), inquiry.copy):
+                since = log.pending[0].at if log.pending else None
+                return Attribution(Ground.PENDING, since, _pending_notes(case, log.pending))
+    if log.pending and not log.complete and (not log.due or inquiry.link.compacted):
+        return Attribution(Ground.PENDING_ALL, log.pending[0].at, _pending_notes(case, log.pending))
+    if inquiry.source_moved and inquiry.link.changes and not log.complete and not inquiry.link.versioned:
+        return Attribution(Ground.ON_ITS_WAY)  # nothing shows how much of a sum the log already has
+    return None
+
+
+def _pending_notes(case: Case, pending: Sequence[Event]) -> tuple[Evidence, ...]:
+    return *event_notes(case, pending, "at or past the committed offset"), *offset_notes(case, pending)
+
+
+def _at_event(inquiry: Inquiry, number: int) -> Attribution | None:
+    """The copy is where the log is after so many events."""
+    case, log = inquiry.case, inquiry.log
+    at, later = log.order[number - 1] if number else None, log.order[number:]
+    if at is not None and not log.is_settled(at):
+        note = event_note(case, at, "the copy is at this event, which came after the source was read")
+        return Attribution(Ground.AHEAD, at.at, (note,))
+    here = () if at is None else (event_note(case, at, "the copy is at this event"),)
+    if later:
+        ground = Ground.PENDING_ALL if inquiry.states[number] is UNKNOWN else Ground.PENDING
+        return Attribution(ground, later[0].at, (*here, *_pending_notes(case, later)))
+    return Attribution(Ground.ON_ITS_WAY, notes=here) if inquiry.source_moved else None
+
+
+def _heals(inquiry: Inquiry) -> bool:
+    """Whether the log, once it is consumed, gives the right state, although something in it stands twice."""
+    if len(inquiry.log.truth) == len(inquiry.log.order) or inquiry.folding.whole:
+        return True
+    final = inquiry.true_states[-1]
+    return final is not UNKNOWN and bool(inquiry.folding.fit(inquiry.states[-1], final))
+
+
+def _ways(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
+    """Several partitions are ahead of each other, or the source was read between two events."""
+    log = inquiry.log
+    by_partition: dict[int, list[Event]] = {}
+    for event in log.pending:
+        by_partition.setdefault(event.partition, []).append(event)
+    if len(by_partition) > 1:
+        for lengths in islice(product(*(range(len(events) + 1) for events in by_partition.values())), _TRIED):
+            taken = {e.place for events, n in zip(by_partition.values(), lengths, strict=True) for e in events[:n]}
+            yield inquiry.folding, [*log.due, *(e for e in log.pending if e.place in taken)]
+    if inquiry.link.changes and not log.complete and not inquiry.link.versioned:
+        settled, due = sum(log.is_settled(event) for event in log.truth), len(log.due)
+        for known in range(settled, min(len(log.truth), settled + _NEAR)):
+            folding = inquiry.anchored(inquiry.case.source, log.truth[:known])
+            for number in range(due, min(len(log.order), due + _NEAR) + 1):
+                yield folding, log.order[:number]
+
+
+# From the log into the copy: what the consumer did with the events, or somebody else with the copy.
+
+
+def _fault_of_consumer(inquiry: Inquiry) -> Attribution:
+    explanations = explain(inquiry)
+    for decide_on in _OF_THE_CONSUMER:
+        if (found := decide_on(inquiry, explanations)) is not None:
+            return found
+    carried = any(rule.name in inquiry.log.carried for rule in inquiry.concerned)
+    ground = Ground.NOTHING_SHOWN if carried or not inquiry.fields else Ground.NOT_CARRIED
+    notes = event_notes(inquiry.case, inquiry.log.events[-3:], "looked at; it shows nothing")
+    return Attribution(ground, notes=tuple(notes))
+
+
+def _behind_a_gap(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """A version was never published that may have carried what differs, and no event that is known says more."""
+    gap = inquiry.hidden_gap
+    if gap is None or (explanations and _is_shown(inquiry)) or _is_of_one(explanations):
+        return None
+    return Attribution(Ground.PERHAPS_GAP, gap[1].at, gap_notes(inquiry.case, *gap))
+
+
+def _is_shown(inquiry: Inquiry) -> bool:
+    """Whether ledger or failure topics show what went wrong with an event that carries what differs."""
+    names, ledger = {rule.name for rule in inquiry.concerned}, inquiry.ledger
+    return any(
+        event.place in inquiry.unresolved.by_event or ledger.lacks(event) or ledger.shows_twice(event)
+        for event in inquiry.log.due
+        if event.deletes or names & event.fields.keys()
+    )
+
+
+def _is_of_one(explanations: Sequence[Explanation]) -> bool:
+    """Whether the loss of one event gives the copy, or its doubling, and nothing else does."""
+    singly = all(each.exact and each.losses + len(each.doubled) == 1 for each in explanations)
+    alone = all(each.late is None for each in explanations)
+    return singly and alone and len({bool(each.lacking) for each in explanations}) == 1
+
+
+def _written_by_another(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """The copy is at no state that its events can give."""
+    if inquiry.pinned_version is not None and inquiry.position is None:
+        return _other_than_version(inquiry, inquiry.pinned_version)
+    if explanations:
+        return _row_deleted(inquiry, explanations[0])
+    case, due = inquiry.case, inquiry.log.due
+    if inquiry.ledger_suffices and not _is_hidden(inquiry):
+        shown = [event for event in due if inquiry.ledger.shows(event)][-3:]
+        notes = [*event_notes(case, shown, "applied"), *ledger_notes(case, inquiry.ledger, shown)]
+        return Attribution(Ground.OTHER_THAN_LEDGER, notes=tuple(notes))
+    if inquiry.fields and not any(each.name in inquiry.log.carried for each in inquiry.fields):
+        return Attribution(Ground.NOT_CARRIED, notes=_other_state_notes(inquiry))
+    gone = retention_notes(case, inquiry.log.partitions)
+    return Attribution(_without_explanation(inquiry), notes=(*_other_state_notes(inquiry), *gone))
+
+
+def _other_than_version(inquiry: Inquiry, version: int) -> Attribution:
+    """The copy has the version of an event, and does not say what that says."""
+    event = next(event for event in reversed(inquiry.log.events) if event.version == version)
+    state = inquiry.folding.after(None, event)
+    names = [r.name for r in inquiry.folding.rules if not inquiry.folding.fit(state, inquiry.copy, (r,))]
+    note = event_note(inquiry.case, event, f"the copy has this version, and says something else: {', '.join(names)}")
+    return Attribution(Ground.OTHER_THAN_VERSION, notes=(note,))
+
+
+def _row_deleted(inquiry: Inquiry, likeliest: Explanation) -> Attribution | None:
+    """The copy has no row, although each of several events would have brought it."""
+    case, ledger, lacking = inquiry.case, inquiry.ledger, likeliest.lacking
+    if case.copy is not None or case.source is None or likeliest.by_ledger:
+        return None
+    if likeliest.losses < 2 or likeliest.late is not None:
+        return None
+    if any(event.place in inquiry.unresolved.by_event or ledger.lacks(event) for event in lacking):
+        return None
+    return Attribution(Ground.ROW_GONE, notes=(*_other_state_notes(inquiry), *ledger_notes(case, ledger, lacking[-3:])))
+
+
+def _other_state_notes(inquiry: Inquiry) -> tuple[Evidence, ...]:
+    case, due = inquiry.case, inquiry.log.due
+    return *event_notes(case, due[-3:], "gives another state"), *offset_notes(case, due)
+
+
+def _is_hidden(inquiry: Inquiry) -> bool:
+    """Whether no event carries what differs: it never came into the log, or went wrong before the log begins."""
+    if not inquiry.link.changes or not inquiry.concerned:
+        return False
+    carried = {name for event in inquiry.log.due for name in event.fields}
+    return all(not inquiry.log.complete if rule.add else rule.name not in carried for rule in inquiry.concerned)
+
+
+def _without_explanation(inquiry: Inquiry) -> Ground:
+    log, folding = inquiry.log, inquiry.folding
+    if not log.complete:
+        known = [event for event in log.due if not log.is_before_gap(event)]
+        return Ground.NO_KNOWN_STATE if len(known) > 1 and folding.whole else Ground.FORMER_STATE_GONE
+    final = inquiry.states[len(log.due)]
+    wrong = [rule for rule in folding.rules if folding.fit(final, inquiry.copy, (rule,)) is Fit.NO]
+    summed = any(rule.add for rule in wrong) and all(rule.add or _was_said(inquiry, rule) for rule in wrong)
+    return Ground.NO_SUM if summed and len(log.due) > 1 else Ground.NO_STATE
+
+
+def _was_said(inquiry: Inquiry, rule: FieldRule) -> bool:
+    """Whether an event said of a field what the copy says."""
+    said = (event.fields[rule.name] for event in inquiry.log.due if rule.name in event.fields)
+    copy = inquiry.copy or {}
+    return any(inquiry.folding.equal(rule, each, copy.get(rule.name)) for each in said)
+
+
+def _parked(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """An event that the copy lacks lies in a failure topic."""
+    case, log, waiting = inquiry.case, inquiry.log, inquiry.unresolved.by_event
+    for lacking in (each.lacking for each in explanations):
+        hits = [event for event in lacking if event.place in waiting]
+        if not hits:
+            continue
+        newest = log.newest(lacking)
+        carries_all = inquiry.folding.whole and newest.place in waiting
+        alone, among = PARKED[waiting[(newest if newest.place in waiting else hits[-1]).place].kind]
+        notes = (
+            *event_notes(case, lacking, "the copy lacks it"),
+            *offset_notes(case, hits),
+            *(waiting_note(waiting[event.place]) for event in hits[:4]),
+        )
+        ground = alone if carries_all or len(hits) == len(lacking) else among
+        return Attribution(ground, log.first(lacking).at, notes)
+    return None
+
+
+def _applied_late(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """An event that was applied after a newer one, as a ledger or a failure topic shows; or twice, by the ledger."""
+    for each in explanations:
+        if found := _in_wrong_order(inquiry, each) or _twice_by_ledger(inquiry, each):
+            return found
+    return None
+
+
+def _in_wrong_order(inquiry: Inquiry, explanation: Explanation) -> Attribution | None:
+    case, ledger, log = inquiry.case, inquiry.ledger, inquiry.log
+    late, over = explanation.late, explanation.over
+    if late is None or over is None or late.partition != over.partition:
+        return None
+    notes = (
+        event_note(case, late, "the copy is at this event"),
+        event_note(case, over, "newer, and lost to it"),
+    )
+    back = came_back(late, case.parked, log.events)
+    by = (parked_note(back, f"came by this way: {back.resolved}"),) if back is not None else ()
+    if explanation.by_ledger and ledger.ordered and late.offset < over.offset:
+        ground = Ground.LEDGER_TWICE if ledger.shows_twice(late) else Ground.LEDGER_ORDER
+        return Attribution(ground, over.at, (*notes, *by, *ledger_notes(case, ledger, (over, late))))
+    if back is not None and late.offset < over.offset:
+        return Attribution(Ground.RETRIED_LATE, over.at, (*notes, *by, *offset_notes(case, (over,))))
+    return _twice_in_log(inquiry, late) if late.offset > over.offset and log.repeats(late) else None
+
+
+def _twice_by_ledger(inquiry: Inquiry, explanation: Explanation) -> Attribution | None:
+    ledger, doubled = inquiry.ledger, explanation.doubled
+    if not explanation.by_ledger or not doubled or inquiry.folding.whole:
+        return None
+    if not any(ledger.shows_twice(event) for event in doubled):
+        return _twice_in_log(inquiry, doubled[0])
+    notes = *event_notes(inquiry.case, doubled, "applied twice"), *ledger_notes(inquiry.case, ledger, doubled)
+    return Attribution(Ground.LEDGER_TWICE, doubled[0].at, notes)
+
+
+def _folded_twice(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """An event that stands twice in the log, or that gives the copy if it was applied twice."""
+    log = inquiry.log
+    for each in explanations:
+        again = [event for event in log.due if log.repeats(event)]
+        if each.follows and again and not inquiry.folding.whole:
+            return _twice_in_log(inquiry, again[-1])
+        if each.doubled:
+            return _doubled(inquiry, each, explanations)
+    return None
+
+
+def _doubled(inquiry: Inquiry, doubling: Explanation, explanations: Iterable[Explanation]) -> Attribution:
+    case, ledger, doubled = inquiry.case, inquiry.ledger, doubling.doubled
+    if inquiry.log.repeats(doubled[0]):
+        return _twice_in_log(inquiry, doubled[0])
+    if ledger.shows(doubled[0]):
+        shown = event_notes(case, doubled, "applied twice, it gives the copy")
+        return Attribution(Ground.NOTED_ONCE, doubled[0].at, (*shown, *ledger_notes(case, ledger, doubled)))
+    rival = any(other.lacking and other.exact for other in explanations)
+    ground = Ground.FOLDED_TWICE if inquiry.hidden_gap is None else Ground.FOLDED_TWICE_OR_GAP
+    if rival or len(doubled) > 1 or not doubling.exact:
+        ground = Ground.PERHAPS_TWICE
+    notes = *event_notes(case, doubled, "folded twice, it gives the copy"), *offset_notes(case, doubled)
+    return Attribution(ground, doubled[0].at, notes)
+
+
+def _misrouted(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """Its events stand in several partitions, and the copy is at the last of a losing one."""
+    case, log = inquiry.case, inquiry.log
+    for each in explanations:
+        late, over = each.late, each.over
+        if late is None or over is None or late.partition == over.partition or inquiry.ledger.lacks(over):
+            continue
+        behind = (e for e in log.due if e.partition == late.partition and e.offset > late.offset)
+        if inquiry.folding.whole and any(behind):
+            continue
+        notes = (
+            event_note(case, late, "the copy is at this event, the last of its partition"),
+            event_note(case, over, "newer, in another partition"),
+            *routing_notes(case, (late, over)),
+            *offset_notes(case, (late, over)),
+        )
+        explained = any(event.routing != "unknown" for event in log.events)
+        ground = Ground.LOSING_PARTITION if explained else Ground.LOSING_PARTITION_UNEXPLAINED
+        return Attribution(ground, over.at, notes)
+    return None
+
+
+def _inverted_in_log(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """The log itself holds a newer version before an older one, and the copy follows it."""
+    rank = inquiry.log.rank
+    for each in explanations:
+        late, over = each.late, each.over
+        if late is None or over is None or late.partition != over.partition or late.offset < over.offset:
+            continue
+        if rank[late.place] < rank[over.place]:
+            notes = (
+                event_note(inquiry.case, over, "newer, and stands before the older one"),
+                event_note(inquiry.case, late, "older, and stands behind; the copy is at it"),
+            )
+            return Attribution(Ground.LOG_INVERTED, over.at, notes)
+    return None
+
+
+def _lost(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
+    """An event that the consumer went past, or one that it applied late where the two look the same."""
+    case, log, ledger = inquiry.case, inquiry.log, inquiry.ledger
+    late = max((each for each in explanations if each.late is not None), key=lambda each: each.exact, default=None)
+    best = max(
+        (each for each in explanations if each.lacking),
+        key=lambda each: (ledger.lacks(log.newest(each.lacking)), each.exact),
+        default=None,
+    )
+    if best is None:
+        return None if late is None else _late(case, late)
+    lacking, ground = best.lacking, _ground_of_loss(inquiry, best, late)
+    if ground is Ground.MADE_OTHERWISE:
+        made = event_notes(case, lacking, "made the row, and alone tells of what differs")
+        return Attribution(ground, notes=(*made, *offset_notes(case, lacking)))
+    said = {
+        Ground.NOT_IN_LEDGER: "committed past it; not in the ledger",
+        Ground.PERHAPS_LATE: "newer than what the copy says",
+    }.get(ground, "committed past it")
+    notes: tuple[Evidence, ...] = (
+        *([event_note(case, best.late, "the copy is at this event")] if best.late is not None else []),
+        *event_notes(case, lacking, said),
+        *offset_notes(case, lacking),
+        *(parked_note(each, each.resolved) for each in case.parked[:2] if each.resolved is not None),
+        *(ledger_notes(case, ledger, lacking[-2:]) if case.link.ledger else ()),
+    )
+    return Attribution(ground, log.first(lacking).at, notes)
+
+
+def _late(case: Case, explanation: Explanation) -> Attribution | None:
+    late, over = explanation.late, explanation.over
+    if late is None or over is None:
+        return None
+    notes = (
+        event_note(case, late, "applied late, it gives the copy"),
+        event_note(case, over, "newer, and lost to it"),
+        *offset_notes(case, (over,)),
+    )
+    return Attribution(Ground.APPLIED_LATE if explanation.exact else Ground.PERHAPS_LATE, over.at, notes)
+
+
+def _ground_of_loss(inquiry: Inquiry, best: Explanation, late: Explanation | None) -> Ground:
+    whole = inquiry.folding.whole
+    if inquiry.ledger.lacks(inquiry.log.newest(best.lacking)):
+        return Ground.NOT_IN_LEDGER
+    if inquiry.case.copy is None:
+        if best.late is not None:
+            return Ground.RETURN_LOST if best.losses == 1 else Ground.DELETED_LATE
+        return Ground.NO_ROW if best.losses == 1 else Ground.SEVERAL_LOST
+    if whole and inquiry.link.guarded:
+        return Ground.GUARDED
+    if whole or best.late is not None:
+        return Ground.PERHAPS_LOST if best.late is None or best.losses == 1 else Ground.PERHAPS_LATE
+    return _ground_of_lost_changes(inquiry, best, late)
+
+
+def _ground_of_lost_changes(inquiry: Inquiry, best: Explanation, late: Explanation | None) -> Ground:
+    if best.losses > 1 and late is not None:
+        return Ground.PERHAPS_LATE
+    if not best.exact or best.losses > 1:
+        if _nothing_says_so(inquiry, best.lacking):
+            return Ground.MADE_OTHERWISE
+        return Ground.SEVERAL_LOST if all(r.add for r in inquiry.concerned) else Ground.SEVERAL_LOST_OR_LATE
+    if inquiry.hidden_gap is not None:
+        return Ground.FOLDED_WITHOUT_OR_GAP
+    ambiguous = late is not None or inquiry.log.by_deletion(best.lacking[0])
+    return Ground.PERHAPS_LOST if ambiguous else Ground.FOLDED_WITHOUT
+
+
+def _nothing_says_so(inquiry: Inquiry, lost: Sequence[Event]) -> bool:
+    """Whether what a row held without its first event is all that speaks for the loss of it, and that is not known."""
+    log = inquiry.log
+    if not log.complete or not any(event in lost for event in log.life[:1]):
+        return False
+    carried = {name for event in log.due if event not in lost for name in event.fields}
+    return not any(rule.add or rule.name in carried for rule in inquiry.concerned)
+
+
+_OF_THE_CONSUMER: tuple[Callable[[Inquiry, Sequence[Explanation]], Attribution | None], ...] = (
+    _behind_a_gap,
+    _written_by_another,
+    _parked,
+    _applied_late,
+    _folded_twice,
+    _misrouted,
+    _inverted_in_log,
+    _lost,
+)
+
+
+def _held_twice(inquiry: Inquiry) -> Attribution:
+    """One side holds the id more than once."""
+    case, log, ledger = inquiry.case, inquiry.log, inquiry.ledger
+    if case.source is not None and case.source.count > 1:
+        return Attribution(Ground.SOURCE_TWICE)
+    twice = [event for event in log.events if ledger.shows_twice(event)]
+    if twice:
+        return Attribution(Ground.LEDGER_TWICE, twice[0].at, tuple(ledger_notes(case, ledger, twice)))
+    again = next((event for event in log.due if log.repeats(event)), None)
+    if again is not None:
+        return _twice_in_log(inquiry, again)
+    events = [event for event in log.due if not event.deletes]
+    notes = (*event_notes(case, events[-3:], "stands once in the log"), *offset_notes(case, events))
+    return Attribution(Ground.ROW_TWICE, events[-1].at if events else None, notes)
+
+
+def _twice_in_log(inquiry: Inquiry, event: Event) -> Attribution:
+    both = inquiry.log.twins(event)
+    notes = event_notes(inquiry.case, both, "one event; it stands more than once")
+    return Attribution(Ground.LOG_TWICE, both[-1].at, (*notes, *offset_notes(inquiry.case, both)))

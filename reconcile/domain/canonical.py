@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -64,7 +65,7 @@ class Layout(Generic[T]):
     fields: tuple[T, ...]
 
     def columns(self) -> tuple[T, ...]:
-        """Give all of them, in that order."""
+        """Build the list of all of them, in that order."""
         return (*self.id, *(() if self.version is None else (self.version,)), *self.fields)
 
 
@@ -79,7 +80,7 @@ class Cast:
 
 
 def canonical_type(postgres_type: str) -> CanonicalType:
-    """Give what values of a type are compared as; the name is as pg_typeof or format_type writes it."""
+    """Choose what values of a type are compared as; the name is as pg_typeof or format_type writes it."""
     name = _plain(postgres_type)
     if name.endswith("[]"):
         return CanonicalType(Kind.ARRAY, _KINDS.get(name.removesuffix("[]"), Kind.OTHER))
@@ -87,7 +88,7 @@ def canonical_type(postgres_type: str) -> CanonicalType:
 
 
 def agreed(consumer: str, source: str) -> CanonicalType:
-    """Give what a field is compared as: the type of the consumer's expression.
+    """Choose what a field is compared as: the type of the consumer's expression.
 
     But an integer and what is none are compared as numeric: a cast to integer would round 12.5 to the copy's 13.
     """
@@ -100,7 +101,7 @@ def agreed(consumer: str, source: str) -> CanonicalType:
 
 
 def agreed_layout(consumer: Layout[str], source: Layout[str]) -> Layout[CanonicalType]:
-    """Give what each column is compared as; versions are not compared."""
+    """Choose what each column is compared as; versions are not compared."""
     if len(consumer.id) != len(source.id) or len(consumer.fields) != len(source.fields):
         raise ValueError("both sides need the same number of columns in their ids, and of fields")
     return Layout(
@@ -111,7 +112,7 @@ def agreed_layout(consumer: Layout[str], source: Layout[str]) -> Layout[Canonica
 
 
 def cast(value: str, own: str, to: CanonicalType) -> Cast:
-    """Give SQL that casts a value of the type `own`."""
+    """Build SQL that casts a value of the type `own`."""
     if to.kind in (Kind.TEXT, Kind.OTHER):
         return Cast(f"{value}::text", checked=False)
     name, of = _plain(own), canonical_type(own)
@@ -129,12 +130,12 @@ def cast(value: str, own: str, to: CanonicalType) -> Cast:
 
 
 def shown(value: str, to: CanonicalType) -> str:
-    """Give SQL for the canonical text of a value that has been cast; floats as Postgres writes them."""
+    """Build SQL for the canonical text of a value that has been cast; floats as Postgres writes them."""
     return f"{value}::text" if Kind.FLOAT in (to.kind, to.element) else portable(value, to)
 
 
 def portable(value: str, to: CanonicalType) -> str:
-    """Give SQL for the canonical text of a value that has been cast; floats as their 64 bits, in hexadecimal."""
+    """Build SQL for the canonical text of a value that has been cast; floats as their 64 bits, in hexadecimal."""
     if to.element is None:
         return _TEXT.get(to.kind, "{}::text").format(value)
     element = _TEXT.get(to.element, "{}::text").format("e")
@@ -145,7 +146,7 @@ def portable(value: str, to: CanonicalType) -> str:
 
 
 def native(value: str, to: CanonicalType) -> str:
-    """Give SQL for a value that has been cast as hash_record_extended should see it.
+    """Build SQL for a value that has been cast as hash_record_extended should see it.
 
     As bytes wherever Postgres' own hash leaves something out: it ignores the sign of a numeric, tells NaN from no
     infinity, folds 64-bit integers and instants into 32 bits, and overlooks how arrays and JSON are nested.
@@ -154,7 +155,7 @@ def native(value: str, to: CanonicalType) -> str:
 
 
 def json_text(text: str) -> str | None:
-    """Give the canonical text of JSON, None for what Postgres would not take as jsonb."""
+    """Compute the canonical text of JSON; None for what Postgres would not take as jsonb."""
     try:
         parsed = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
         canonical = _json(parsed)
@@ -162,6 +163,25 @@ def json_text(text: str) -> str | None:
     except (ValueError, ArithmeticError, RecursionError):
         return None
     return canonical
+
+
+def version_number(text: str | None) -> int | None:
+    """Parse a version, a whole number or an instant, to a number that grows as it does; None for what is neither."""
+    if text is None:
+        return None
+    if is_whole(text):
+        return int(text.strip().partition(".")[0])
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def is_whole(version: str) -> bool:
+    """Whether a version is a plain number."""
+    return _WHOLE.fullmatch(version.strip()) is not None
 
 
 def _agreed_id(consumer: str, source: str, composite: bool) -> CanonicalType:
@@ -206,6 +226,8 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
+_WHOLE = re.compile(r"[+-]?\d{1,30}(\.0+)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # What numeric can hold.
 _DIGITS, _SCALE = 131_072, 16_383
 _SYNONYMS: Mapping[str, str] = {

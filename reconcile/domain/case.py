@@ -14,7 +14,7 @@ from typing import Literal
 
 from reconcile.domain.canonical import Kind
 
-State = Mapping[str, str | None]
+Fields = Mapping[str, str | None]
 ParkedIn = Literal["retry", "dead_letter", "stash"]
 
 
@@ -40,8 +40,8 @@ class FieldRule:
     add: bool = False
     """Whether events hold what is added to the field; otherwise they hold the field."""
     tolerance: Decimal = Decimal(0)
-    told: bool = True
-    """Whether events say anything of it."""
+    carried: bool = True
+    """Whether events carry it."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,21 @@ class Link:
     """Where corrections of earlier runs stand: id, partition, offset."""
 
     @property
+    def versioned(self) -> bool:
+        """Whether the versions of source and log can be compared."""
+        return self.source_versions and self.event_versions
+
+    @property
     def changes(self) -> bool:
         """Whether events carry changes, that are folded: the fields that changed alone, or what is added to one."""
-        return self.patch or any(rule.add and rule.told for rule in self.fields)
+        return self.patch or any(rule.add and rule.carried for rule in self.fields)
 
 
 @dataclass(frozen=True)
 class Row:
     """The aggregate's row on one side."""
 
-    fields: State
+    fields: Fields
     version: int | None = None
     count: int = 1
     """How often the id stands there."""
@@ -114,8 +119,8 @@ class Event:
     offset: int
     at: datetime
     event_id: str
-    fields: State
-    """What it says of the fields; one that it does not tell of is not in here."""
+    fields: Fields
+    """The fields that it carries."""
     version: int | None = None
     type: str | None = None
     deletes: bool = False

@@ -15,7 +15,7 @@ _ROUNDED = Decimal("1e-12")
 
 
 def differing(link: Link, source: Row, copy: Row) -> tuple[FieldDifference, ...]:
-    """Give the fields in which a copy differs, in the contract's order."""
+    """Compute the fields in which a copy differs, in the contract's order."""
     ours, theirs = source.fields, copy.fields
     return tuple(
         FieldDifference(rule.name, ours.get(rule.name), theirs.get(rule.name))
@@ -25,7 +25,7 @@ def differing(link: Link, source: Row, copy: Row) -> tuple[FieldDifference, ...]
 
 
 def equal(rule: FieldRule, one: str | None, other: str | None) -> bool:
-    """Tell whether two values of a field are the same: as text, or as numbers within its tolerance."""
+    """Whether two values of a field are the same: as text, or as numbers within its tolerance."""
     if one == other:
         return True
     if one is None or other is None:
@@ -38,7 +38,7 @@ def equal(rule: FieldRule, one: str | None, other: str | None) -> bool:
 
 
 def equivalent(rule: FieldRule, one: str | None, other: str | None) -> bool:
-    """Tell whether two values are the same to a reader: text may be in another Unicode form, or have spaces behind."""
+    """Whether two values are the same to a reader: text may be in another Unicode form, or have spaces behind."""
     if equal(rule, one, other):
         return True
     if one is None or other is None or (rule.kind is not Kind.TEXT and rule.kind is not Kind.OTHER):
@@ -47,7 +47,7 @@ def equivalent(rule: FieldRule, one: str | None, other: str | None) -> bool:
 
 
 def number(text: str | None) -> Decimal | None:
-    """Read a canonical number; None for NULL, for what is no number, and for what nothing can be added to."""
+    """Parse a canonical number; None for NULL, for what is no number, and for what nothing can be added to."""
     if text is None:
         return None
     try:
@@ -58,12 +58,12 @@ def number(text: str | None) -> Decimal | None:
 
 
 def near(one: Decimal, other: Decimal, tolerance: Decimal) -> bool:
-    """Tell whether two numbers are at most the tolerance apart."""
+    """Whether two numbers are at most the tolerance apart."""
     return one == other or (tolerance > 0 and abs(EXACT.subtract(one, other)) <= tolerance)
 
 
 def near_sum(rule: FieldRule, one: Decimal, other: Decimal) -> bool:
-    """Tell whether two sums are the same: one of floats depends on the order in which they were added."""
+    """Whether two sums are the same: one of floats depends on the order in which they were added."""
     if rule.kind is not Kind.FLOAT:
         return near(one, other, rule.tolerance)
     return near(one, other, max(rule.tolerance, _ROUNDED * max(abs(one), abs(other))))

@@ -1,11 +1,10 @@
-"""The correction: one record that makes a copy agree again, and the plan that lists them."""
+"""The correction: one record that makes a copy agree again, and the names and digests by which it is known."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -16,40 +15,6 @@ RUN_ID = "reconcile-run-id"
 LINK = "reconcile-link"
 CAUSE = "reconcile-cause"
 BASIS_VERSION = "reconcile-basis-version"
-
-
-class Action(StrEnum):
-    """What is done about a finding."""
-
-    RESTATE = "restate"
-    """An event that carries the source's current state and version."""
-    TOMBSTONE = "tombstone"
-    """An event that deletes the aggregate."""
-    ADVICE = "advice"
-    """Nothing that a record could mend: a person has to act, and the reason says how."""
-    LEFT = "left"
-    """Nothing now: the reason says why."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """One line of a plan: what is to be done about one finding, and why."""
-
-    link: str
-    aggregate_id: str | None
-    action: Action
-    cause: str
-    reason: str
-    topic: str | None = None
-    partitions: tuple[int, ...] = ()
-    """Where the record goes; a tombstone on a compacted topic may have to go to two."""
-    basis_version: int | None = None
-    """The version that the source had when the plan was made; None where it has none."""
-    basis: str | None = None
-    """A digest of the source's row that the plan was made for; None for a row that is gone."""
-    correction_id: str | None = None
-    key: str | None = None
-    """A digest of its key's bytes."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +37,21 @@ class Correction:
 
 
 def correction_id(link: str, aggregate_id: str, basis_version: int | None, basis: str | None) -> str:
-    """Give the id of a correction: the same for the same state of the same aggregate of the same link."""
+    """Compute the id of a correction: the same for the same state of the same aggregate of the same link."""
     state = f"version {basis_version}" if basis_version is not None else f"state {basis}"
     return str(uuid5(_NAMESPACE, json.dumps([link, aggregate_id, state])))
 
 
 def event_id(correction: str, run_id: str) -> str:
-    """Give its event id: another one in each run, so that no ledger takes a second repair for the first."""
+    """Compute its event id: another one in each run, so that no ledger takes a second repair for the first."""
     return str(uuid5(UUID(correction), run_id))
 
 
 def key_digest(key: bytes) -> str:
-    """Give the SHA-256 of a key's bytes."""
+    """Compute the SHA-256 of a key's bytes."""
     return hashlib.sha256(key).hexdigest()
 
 
 def content_digest(value: Any) -> str:
-    """Give the SHA-256 of what a plan or a row says, whatever the order of its keys."""
+    """Compute the SHA-256 of what a plan or a row says, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()).hexdigest()

@@ -24,12 +24,12 @@ _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
 
 
 def spelled(name: str) -> str:
-    """Give an event's id as all spell it: a uuid may be in capitals here and not there."""
+    """Compute an event's id as all spell it: a uuid may be in capitals here and not there."""
     return name.lower() if re.fullmatch(UUID, name) else name
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Give all the ways in which an event's id may be spelled: as it is, and a uuid in small letters and capitals."""
+    """Compute all spellings of an event's id: as it is, and a uuid in small letters and capitals."""
     return tuple(dict.fromkeys((name, name.lower(), name.upper()))) if re.fullmatch(UUID, name) else (name,)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import hashlib
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainSerializer, TypeAdapter
 
 from reconcile.domain.cause import Cause
 
@@ -52,6 +56,13 @@ class Hop(StrEnum):
     CONSUMER = "consumer"
 
 
+def time_text(at: datetime) -> str:
+    """Compute an instant as JSON has it."""
+    timespec = "milliseconds" if at.microsecond else "seconds"
+    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+Instant = Annotated[datetime, PlainSerializer(time_text, return_type=str)]
 EvidenceKind = Literal["event", "offset", "stash", "retry", "dead_letter", "ledger", "retention", "partition", "outbox"]
 
 
@@ -65,7 +76,7 @@ class Evidence:
     partition: int | None = None
     offset: int | None = None
     version: int | None = None
-    at: datetime | None = None
+    at: Instant | None = None
     unresolved: bool = False
     """Whether it is a record in a failure topic that may still be applied."""
 
@@ -80,7 +91,7 @@ class FieldDifference:
 
 
 @dataclass(frozen=True)
-class Repair:
+class ProposedRepair:
     """What would be done about a finding, as far as it and the contract alone tell; the plan looks at the world too."""
 
     action: str
@@ -104,57 +115,43 @@ class Finding:
     source_version: int | None = None
     consumer_version: int | None = None
     alternatives: tuple[Cause, ...] = ()
-    since: datetime | None = None
+    since: Instant | None = None
     """The time of the first event that did not take."""
     equivalent: bool = False
-    evidence: tuple[Evidence, ...] = field(default=())
-    repair: Repair | None = None
+    evidence: tuple[Evidence, ...] = ()
+    repair: ProposedRepair | None = None
 
-    def told(self, status: Status) -> Finding:
-        """Give the same finding with another status."""
-        return replace(self, status=status)
+
+# A finding is a plain dataclass, because hundreds of thousands are made; its JSON is written and read by pydantic.
+_FINDING: TypeAdapter[Finding] = TypeAdapter(Finding)
 
 
 def to_data(finding: Finding, run_id: str) -> dict[str, Any]:
-    """Give a finding as the object of one JSON line."""
-    data = asdict(finding)
-    data["since"] = time_text(finding.since)
-    data["alternatives"] = [str(each) for each in finding.alternatives]
-    data["evidence"] = [{**asdict(each), "at": time_text(each.at)} for each in finding.evidence]
-    data["fields"] = [asdict(each) for each in finding.fields]
-    for name in ("difference", "cause", "confidence", "hop", "status"):
-        data[name] = None if data[name] is None else str(data[name])
-    return {"schema_version": SCHEMA_VERSION, "run_id": run_id, **data}
+    """Build the object of one JSON line."""
+    return {"schema_version": SCHEMA_VERSION, "run_id": run_id, **_FINDING.dump_python(finding, mode="json")}
 
 
 def from_data(data: dict[str, Any]) -> Finding:
-    """Read what `to_data` gave; what was added to it since is left out."""
-    return Finding(
-        link=data["link"],
-        aggregate_id=data["aggregate_id"],
-        difference=Difference(data["difference"]),
-        cause=Cause(data["cause"]),
-        confidence=Confidence(data["confidence"]),
-        hop=None if data["hop"] is None else Hop(data["hop"]),
-        status=Status(data["status"]),
-        fields=tuple(FieldDifference(**each) for each in data["fields"]),
-        source_version=data["source_version"],
-        consumer_version=data["consumer_version"],
-        alternatives=tuple(Cause(each) for each in data["alternatives"]),
-        since=_datetime(data["since"]),
-        equivalent=data["equivalent"],
-        evidence=tuple(Evidence(**{**each, "at": _datetime(each["at"])}) for each in data["evidence"]),
-        repair=Repair(**data["repair"]) if data.get("repair") else None,
-    )
+    """Parse what `to_data` built; what was added to it since is left out."""
+    return _FINDING.validate_python(data)
 
 
-def time_text(at: datetime | None) -> str | None:
-    """Give an instant as JSON has it."""
-    if at is None:
-        return None
-    timespec = "milliseconds" if at.microsecond else "seconds"
-    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+def redact(finding: Finding, sensitive: Set[str]) -> Finding:
+    """Replace the values of sensitive fields by hashes, so that a finding shows that they differ, and no more.
+
+    Equal values of one field of one aggregate have equal hashes.
+    """
+    if sensitive.isdisjoint(each.name for each in finding.fields):
+        return finding
+    fields = (_redacted(finding, each) if each.name in sensitive else each for each in finding.fields)
+    return replace(finding, fields=tuple(fields))
 
 
-def _datetime(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+def _redacted(finding: Finding, field: FieldDifference) -> FieldDifference:
+    # Salted by the aggregate, so that nobody can look for a known value among all findings.
+    salt = f"{finding.link}\0{finding.aggregate_id}\0{field.name}\0"
+    return replace(field, source=_hash(salt, field.source), consumer=_hash(salt, field.consumer))
+
+
+def _hash(salt: str, value: str | None) -> str | None:
+    return None if value is None else "sha256:" + hashlib.sha256(f"{salt}{value}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What events make of a row, in the fields of which they tell.
+"""What events make of a row, in the fields that they carry.
 
 A state maps fields to values: texts, or sums for the fields that are added to. None is no row. A field that is not in a
 state, and a row that is `UNKNOWN`, could be anything: what made them so is no longer in the log.
@@ -16,14 +16,14 @@ from reconcile.domain.comparison import EXACT, near_sum, number
 
 
 class Unknown(Enum):
-    """The row before the first event that is left."""
+    """The row before the first event that the log still has."""
 
     UNKNOWN = "unknown"
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
 Value = str | Decimal | None
-Row = Mapping[str, Value] | None
+Values = Mapping[str, Value] | None
 State = Mapping[str, Value] | Literal[Unknown.UNKNOWN] | None
 Same = Callable[[FieldRule, str | None, str | None], bool]
 
@@ -47,8 +47,8 @@ class Folding:
         before: State = None,
         born: Mapping[str, Value] | None = None,
     ) -> None:
-        """`before` is the row before the first event; `born` is what a new row holds before an event tells of it."""
-        self.rules = tuple(rule for rule in rules if rule.told)
+        """`before` is the row before the first event; `born` is what a new row holds before an event carries it."""
+        self.rules = tuple(rule for rule in rules if rule.carried)
         self.adds = {rule.name for rule in self.rules if rule.add}
         self.whole = not patch and not self.adds
         self.before = before
@@ -56,13 +56,13 @@ class Folding:
         self._born = {**dict.fromkeys(self.adds, Decimal(0)), **(born or {})}
 
     def row(self, fields: Mapping[str, str | None]) -> Mapping[str, Value]:
-        """Give a row's fields as a state holds them."""
+        """Compute a row's fields as a state holds them."""
         if not self.adds:
             return fields
         return {name: number(text) if name in self.adds else text for name, text in fields.items()}
 
     def after(self, state: State, event: Event) -> State:
-        """Give the state after one more event."""
+        """Compute the state after one more event."""
         if event.deletes:
             return None
         if self.whole:
@@ -72,7 +72,7 @@ class Folding:
         return values
 
     def states(self, events: Sequence[Event]) -> list[State]:
-        """Give the states after none of the events, after the first, and so on."""
+        """Compute the states after none of the events, after the first, and so on."""
         if self.whole:
             return [self.before, *[None if event.deletes else event.fields for event in events]]
         state = self.before
@@ -83,7 +83,7 @@ class Folding:
         return found
 
     def final(self, events: Sequence[Event]) -> State:
-        """Give the state after all of the events."""
+        """Compute the state after all of the events."""
         if self.whole:
             return self.states(events[-1:])[-1] if events else self.before
         start = next((place for place in range(len(events), 0, -1) if events[place - 1].deletes), 0)
@@ -95,8 +95,8 @@ class Folding:
             _apply(values, event, self.adds)
         return values
 
-    def fit(self, state: State, row: Row, rules: Sequence[FieldRule] | None = None) -> Fit:
-        """Tell how well a row fits a state, in all fields or in some."""
+    def fit(self, state: State, row: Values, rules: Sequence[FieldRule] | None = None) -> Fit:
+        """Compute how well a row fits a state, in all fields or in some."""
         if state is UNKNOWN:
             return Fit.AS_FAR_AS_KNOWN
         if state is None or row is None:
@@ -111,7 +111,7 @@ class Folding:
         return fit
 
     def equal(self, rule: FieldRule, one: Value, other: Value) -> bool:
-        """Tell whether two values of a field are the same."""
+        """Whether two values of a field are the same."""
         if isinstance(one, Decimal) and isinstance(other, Decimal):
             return near_sum(rule, one, other)
         if isinstance(one, Decimal) or isinstance(other, Decimal):
@@ -120,12 +120,12 @@ class Folding:
 
 
 def amount(event: Event, name: str) -> Decimal:
-    """Give what an event adds to a field."""
+    """Parse what an event adds to a field."""
     return number(event.fields.get(name)) or Decimal(0)
 
 
 def total(events: Iterable[Event], name: str) -> Decimal:
-    """Give what events add to a field together."""
+    """Compute what events add to a field together."""
     found = Decimal(0)
     for event in events:
         found = EXACT.add(found, amount(event, name))

@@ -120,7 +120,7 @@ class _Digits(str):
 
 
 def _of_members(value: Any) -> str | None:
-    """Give the id that an object's members hold; ValueError for one that has none."""
+    """Compute the id that an object's members hold; ValueError for one that has none."""
     while isinstance(value, _Members):
         if _CONNECT == {name for name, _ in value}:
             value = dict(value)["payload"]

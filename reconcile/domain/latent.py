@@ -4,115 +4,136 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconcile.domain.attribution_copy import routing_notes
-from reconcile.domain.attribution_log import version_gap
 from reconcile.domain.case import Event, Parked, Routing
-from reconcile.domain.confidence import Ground
-from reconcile.domain.copy_inquiry import CopyInquiry
-from reconcile.domain.evidence_notes import Verdict, event_note, event_notes, ledger_notes, offset_notes, parked_note
+from reconcile.domain.evidence import (
+    event_note,
+    event_notes,
+    gap_notes,
+    ledger_notes,
+    offset_notes,
+    parked_note,
+    routing_notes,
+)
+from reconcile.domain.grounds import PARKED, Attribution, Ground
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.parking import event_of
 
-_GROUNDS = {"retry": Ground.RETRYING, "stash": Ground.STASHED, "dead_letter": Ground.DEAD_LETTERED}
+_OVERWRITES = "still lies here: it would overwrite newer state"
 
 
-def latent(copy: CopyInquiry) -> Verdict | None:
+def latent(inquiry: Inquiry) -> Attribution | None:
     """Name what lies ready, the most dangerous first; the others become evidence of it."""
-    found = [verdict for verdict in _all(copy) if verdict is not None]
+    found = [each for each in _all(inquiry) if each is not None]
     if not found:
         return None
     first, *others = found
-    return Verdict(first.ground, first.since, (*first.notes, *(note for each in others for note in each.notes[:2])))
+    return Attribution(first.ground, first.since, (*first.notes, *(note for each in others for note in each.notes[:2])))
 
 
-def _all(copy: CopyInquiry) -> Iterator[Verdict | None]:
-    case = copy.case
+def _all(inquiry: Inquiry) -> Iterator[Attribution | None]:
+    case = inquiry.case
     if case.parked:
-        yield _parked(copy)
+        yield _parked(inquiry)
     if case.source is None or case.copy is None:
         return
-    yield _wrong_partition(copy.inquiry)
+    yield _wrong_partition(inquiry)
     if case.link.ledger:
-        yield _ledger_gap(copy)
-    yield _version_gap(copy.inquiry)
+        yield _ledger_gap(inquiry)
+    yield _version_gap(inquiry)
 
 
-def _parked(copy: CopyInquiry) -> Verdict | None:
+def _parked(inquiry: Inquiry) -> Attribution | None:
     """A parked record that was overtaken: were it processed now, it would overwrite what is newer."""
-    inquiry, case = copy.inquiry, copy.case
+    case, waiting = inquiry.case, inquiry.unresolved.by_event
     if case.link.records or case.link.guarded:
         return None
-    waiting, strangers = copy.lying
-    overtaken = [(event, waiting[event.place]) for event in inquiry.log if event.place in waiting]
-    overtaken = [(event, parked) for event, parked in overtaken if _is_overtaken(inquiry, event)]
+    overtaken = [each for each in inquiry.log.events if each.place in waiting and _is_overtaken(inquiry, each)]
     if overtaken:
-        event, parked = overtaken[0]
-        notes = [event_note(case, event, "not applied, and overtaken by newer ones")]
-        notes += [parked_note(each, "still lies here: it would overwrite newer state") for _, each in overtaken[:4]]
-        return Verdict(_GROUNDS[parked.kind], event.at, tuple(notes))
-    old = next((each for each in strangers if _is_old(inquiry, each)), None)
-    if old is None:
-        return None
-    return Verdict(_GROUNDS[old.kind], old.at, (parked_note(old, "still lies here: it would overwrite newer state"),))
+        event = overtaken[0]
+        notes = (
+            event_note(case, event, "not applied, and overtaken by newer ones"),
+            *(parked_note(waiting[each.place], _OVERWRITES) for each in overtaken[:4]),
+        )
+        return Attribution(PARKED[waiting[event.place].kind][0], event.at, notes)
+    old = next((each for each in inquiry.unresolved.strangers if _is_old(inquiry, each)), None)
+    return None if old is None else Attribution(PARKED[old.kind][0], old.at, (parked_note(old, _OVERWRITES),))
 
 
 def _is_overtaken(inquiry: Inquiry, event: Event) -> bool:
-    """Whether all that an event tells was told anew by later ones that the copy has."""
-    rank = inquiry.rank[event.place]
-    later = [each for each in inquiry.due if inquiry.rank[each.place] > rank]
+    """Whether all that an event carries is carried anew by later ones that the copy has."""
+    rank = inquiry.log.rank
+    later = [each for each in inquiry.log.due if rank[each.place] > rank[event.place]]
     if inquiry.folding.whole or event.deletes:
         return bool(later)
     if any(each.deletes for each in later):
         return True
-    told = {name for each in later for name in each.fields}
-    return bool(event.fields) and all(name in told and name not in inquiry.folding.adds for name in event.fields)
+    anew = {name for each in later for name in each.fields} - inquiry.folding.adds
+    return bool(event.fields) and event.fields.keys() <= anew
 
 
 def _is_old(inquiry: Inquiry, parked: Parked) -> bool:
     """Whether a parked record, whose event the log has no more, is older than the copy."""
-    sides = inquiry.case.copy, inquiry.case.source  # which agree, so that the source's version is the copy's too
-    version = next((row.version for row in sides if row is not None and row.version is not None), None)
+    rows = inquiry.case.copy, inquiry.case.source  # which agree, so that the source's version is the copy's too
+    version = next((row.version for row in rows if row is not None and row.version is not None), None)
     if inquiry.link.changes:
         return False
     return parked.version is not None and version is not None and parked.version < version
 
 
-def _wrong_partition(inquiry: Inquiry) -> Verdict | None:
-    newest = inquiry.truth[-1] if inquiry.truth else None
-    if newest is None or newest.routing is not Routing.WRONG or not inquiry.is_due(newest):
+def _wrong_partition(inquiry: Inquiry) -> Attribution | None:
+    newest = inquiry.log.truth[-1] if inquiry.log.truth else None
+    if newest is None or newest.routing is not Routing.WRONG or not inquiry.log.is_due(newest):
         return None
-    topic = inquiry.link.topic
-    notes = (event_note(inquiry.case, newest, "the newest record"), *routing_notes(topic, (newest,)))
-    return Verdict(Ground.NEWEST_IN_WRONG, newest.at, notes)
+    notes = event_note(inquiry.case, newest, "the newest record"), *routing_notes(inquiry.case, (newest,))
+    return Attribution(Ground.NEWEST_IN_WRONG, newest.at, notes)
 
 
-def _ledger_gap(copy: CopyInquiry) -> Verdict | None:
+def _ledger_gap(inquiry: Inquiry) -> Attribution | None:
     """Events that were due, and that the ledger would show had they been applied."""
-    inquiry, case = copy.inquiry, copy.case
-    parked = {event.place for each in case.parked if (event := event_of(each, inquiry.log)) is not None}
-    shown = {inquiry.rank[event.place] for event in inquiry.log if copy.ledger.shows(event)}
-    versions = {event.version for event in inquiry.log if event.version is not None and copy.ledger.shows(event)}
-    corrected = [inquiry.rank[event.place] for event in inquiry.due if inquiry.corrects(event)]
-    until = max(corrected, default=-1) if inquiry.folding.whole else -1
-    highest: int | None = None
-    gaps: list[Event] = []
-    for event in inquiry.due:
-        ignored = case.link.guarded and None not in (event.version, highest) and event.version <= highest  # type: ignore[operator]
-        if event.version is not None:
-            highest = event.version if highest is None else max(highest, event.version)
-        rank = inquiry.rank[event.place]
-        told = rank in shown or rank <= until or event.version in versions  # by a corrective event, or its twin
-        if not ignored and not told and event.place not in parked and copy.ledger.lacks(event):
-            gaps.append(event)
+    case, log, ledger = inquiry.case, inquiry.log, inquiry.ledger
+    parked = {event.place for each in case.parked if (event := event_of(each, log.events)) is not None}
+    excused = parked | _superseded(inquiry) | _ignored_by_guard(inquiry)
+    gaps = [event for event in log.due if event.place not in excused and ledger.lacks(event)]
     if not gaps:
         return None
     notes = (
         *event_notes(case, gaps, "committed past it; not in the ledger"),
         *offset_notes(case, gaps),
-        *ledger_notes(case, copy.ledger, gaps),
+        *ledger_notes(case, ledger, gaps),
     )
-    return Verdict(Ground.NOT_IN_LEDGER, gaps[0].at, notes)
+    return Attribution(Ground.NOT_IN_LEDGER, gaps[0].at, notes)
 
 
-def _version_gap(inquiry: Inquiry) -> Verdict | None:
-    return version_gap(inquiry, *inquiry.gaps[0]) if inquiry.gaps else None
+def _superseded(inquiry: Inquiry) -> set[tuple[int, int]]:
+    """Choose the events whose state came by a correction, or by their twin."""
+    log = inquiry.log
+    shown = [event for event in log.events if inquiry.ledger.shows(event)]
+    ranks = {log.rank[event.place] for event in shown}
+    versions = {event.version for event in shown if event.version is not None}
+    corrected = [log.rank[event.place] for event in log.due if log.corrects(event)]
+    until = max(corrected, default=-1) if inquiry.folding.whole else -1
+    return {
+        event.place
+        for event in log.due
+        if (rank := log.rank[event.place]) in ranks or rank <= until or event.version in versions
+    }
+
+
+def _ignored_by_guard(inquiry: Inquiry) -> set[tuple[int, int]]:
+    """Choose the events that a consumer which compares versions ignores: a newer one came first."""
+    found: set[tuple[int, int]] = set()
+    highest: int | None = None
+    for event in inquiry.log.due if inquiry.link.guarded else ():
+        if event.version is None:
+            continue
+        if highest is not None and event.version <= highest:
+            found.add(event.place)
+        highest = event.version if highest is None else max(highest, event.version)
+    return found
+
+
+def _version_gap(inquiry: Inquiry) -> Attribution | None:
+    if not inquiry.log.gaps:
+        return None
+    former, later = inquiry.log.gaps[0]
+    return Attribution(Ground.VERSION_GAP, later.at, gap_notes(inquiry.case, former, later))

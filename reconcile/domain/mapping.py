@@ -24,12 +24,12 @@ _NEXT = re.compile(r"""['"`$]|--|/\*|(?<!\w)[rR]['"]""")
 
 
 def paths(expression: str) -> tuple[str, ...]:
-    """Give the paths in an expression, in order and once each; raise ValueError where one is malformed."""
+    """Parse the paths in an expression, in order and once each; raise ValueError where one is malformed."""
     return tuple(dict.fromkeys(match.group() for match in _found(expression)))
 
 
 def with_names(expression: str, names: Mapping[str, str]) -> str:
-    """Give an expression with a name in place of each path."""
+    """Build the expression with a name in place of each path."""
     parts, position = [], 0
     for match in _found(expression):
         parts += [expression[position : match.start()], names[match.group()]]
@@ -38,12 +38,12 @@ def with_names(expression: str, names: Mapping[str, str]) -> str:
 
 
 def steps(path: str) -> tuple[str, ...]:
-    """Give the names that a path goes through: a and b for $.a.b."""
+    """Parse the names that a path goes through: a and b for $.a.b."""
     return tuple(plain or odd for plain, odd in _STEP.findall(path))
 
 
 def is_path(text: str) -> bool:
-    """Tell whether a text is one path and nothing else."""
+    """Whether a text is one path and nothing else."""
     return _PATH.fullmatch(text) is not None
 
 

@@ -3,50 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from reconcile.domain.case import Event, Parked
+from reconcile.domain.case import Event, Parked, ParkedIn
 from reconcile.domain.event import spelled
-from reconcile.domain.ledger import Ledger
+from reconcile.domain.ledger import MatchedLedger
 
 # A record goes on from one to the next.
-_HOPS = ("retry", "stash", "dead_letter")
+_HOPS: tuple[ParkedIn, ...] = ("retry", "stash", "dead_letter")
 
 
-def event_of(parked: Parked, log: Sequence[Event]) -> Event | None:
-    """Find the event that was parked: by its id, else by where it stood, else by its version."""
-    if parked.event_id is not None:
-        name = spelled(parked.event_id)
-        named = [event for event in log if spelled(event.event_id) == name]
-        if named:
-            return next((event for event in named if event.place == parked.origin), named[-1])
-    if parked.origin is not None:
-        return next((event for event in log if event.place == parked.origin), None)
-    if parked.event_id is None and parked.version is not None:
-        return next((event for event in reversed(log) if event.version == parked.version), None)
-    return None
+@dataclass(frozen=True)
+class Unresolved:
+    """The records that may still be waiting."""
+
+    by_event: dict[tuple[int, int], Parked]
+    """By the place of their event."""
+    strangers: list[Parked]
+    """Those of no event that the log has."""
 
 
-def unresolved(
-    parked: Sequence[Parked], log: Sequence[Event], ledger: Ledger
-) -> tuple[dict[tuple[int, int], Parked], list[Parked]]:
-    """Give what may still be waiting: by the place of its event, and what is of no event that the log has."""
-    waiting: dict[tuple[int, int], Parked] = {}
-    strangers: list[Parked] = []
+def unresolved(parked: Sequence[Parked], events: Sequence[Event], ledger: MatchedLedger) -> Unresolved:
+    """Choose what may still be waiting; of an event that went on from one topic to the next, where it is now."""
+    found = Unresolved({}, [])
     for each in parked:
         if each.resolved is not None:
             continue
-        event = event_of(each, log)
+        event = event_of(each, events)
         if event is None:
             if each.event_id is None or spelled(each.event_id) not in ledger.names:
-                strangers.append(each)
+                found.strangers.append(each)
         elif not ledger.shows(event):
-            former = waiting.get(event.place)
+            former = found.by_event.get(event.place)
             if former is None or _HOPS.index(former.kind) <= _HOPS.index(each.kind):
-                waiting[event.place] = each
-    return waiting, strangers
+                found.by_event[event.place] = each
+    return found
 
 
-def came_back(event: Event, parked: Sequence[Parked], log: Sequence[Event]) -> Parked | None:
-    """Give the record of an event that left a retry topic or the stash again."""
+def came_back(event: Event, parked: Sequence[Parked], events: Sequence[Event]) -> Parked | None:
+    """Find the record of an event that left a retry topic or the stash again."""
     done = (each for each in parked if each.resolved is not None and each.kind != "dead_letter")
-    return next((each for each in done if event_of(each, log) is event), None)
+    return next((each for each in done if event_of(each, events) is event), None)
+
+
+def event_of(parked: Parked, events: Sequence[Event]) -> Event | None:
+    """Find the event that was parked: by its id, else by where it stood, else by its version."""
+    if parked.event_id is not None:
+        name = spelled(parked.event_id)
+        named = [event for event in events if spelled(event.event_id) == name]
+        if named:
+            return next((event for event in named if event.place == parked.origin), named[-1])
+    if parked.origin is not None:
+        return next((event for event in events if event.place == parked.origin), None)
+    if parked.event_id is None and parked.version is not None:
+        return next((event for event in reversed(events) if event.version == parked.version), None)
+    return None

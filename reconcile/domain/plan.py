@@ -3,14 +3,138 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from reconcile.domain.correction import Action, Item, content_digest
-from reconcile.domain.plan_rules import WRITES
+from pydantic import BaseModel, ConfigDict, PlainSerializer, computed_field, model_validator
 
-SCHEMA_VERSION = 1
+from reconcile.domain.correction import content_digest
+from reconcile.domain.plan_rules import Action
+
+
+def _by_partition(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+Offsets = Annotated[Mapping[int, int], PlainSerializer(_by_partition)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Item(_Frozen):
+    """One line of a plan: what is to be done about one finding, and why."""
+
+    link: str
+    aggregate_id: str | None
+    action: Action
+    cause: str
+    reason: str
+    topic: str | None = None
+    partitions: tuple[int, ...] = ()
+    """Where the record goes; a tombstone on a compacted topic may have to go to two."""
+    basis_version: int | None = None
+    """The version that the source had when the plan was made; None where it has none."""
+    basis: str | None = None
+    """A digest of the source's row that the plan was made for; None for a row that is gone."""
+    correction_id: str | None = None
+    key: str | None = None
+    """A digest of its key's bytes."""
+
+
+class LinkPlan(_Frozen):
+    """What is done on one link."""
+
+    link: str
+    consumer: str
+    group: str
+    topic: str
+    """Where its corrections go."""
+    topic_id: str
+    partitions: int
+    partitioner: tuple[str, ...]
+    """What puts keys into partitions: usually one."""
+    since: Offsets
+    """Where each partition ended before the source was read."""
+    readers: tuple[str, ...]
+    """Other groups that read the topic."""
+    approval: bool
+    """Whether a person has to approve."""
+    depends_on: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Why nothing of it may be applied."""
+    items: tuple[Item, ...] = ()
+
+    def replaced(self, **fields: Any) -> LinkPlan:
+        """Build the plan with other values in some fields."""
+        return LinkPlan(**{**dict(self), **fields})
+
+    @property
+    def corrections(self) -> tuple[Item, ...]:
+        """The items that emit a record."""
+        return tuple(each for each in self.items if each.action.writes)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many items there are of each action."""
+        counted = Counter(each.action for each in self.items)
+        return {action.value: counted[action] for action in Action}
+
+
+class Plan(_Frozen):
+    """What is done about the findings of one run, link by link in the order of repair.
+
+    It is sealed by a digest of all that it says: one that was edited since is no plan any more.
+    """
+
+    ARTIFACT: ClassVar[str] = "plan"
+    STAGE: ClassVar[Literal["plan"]] = "plan"
+
+    schema_version: Literal[1] = 1
+    digest: str
+    run_id: str
+    contract: str
+    contract_digest: str
+    made_of: Mapping[str, str]
+    """The digests of the artifacts that it was made of, by name."""
+    refused: tuple[str, ...] = ()
+    """Why nothing of it may be applied."""
+    links: tuple[LinkPlan, ...] = ()
+
+    @classmethod
+    def sealed(cls, **content: Any) -> Plan:
+        """Build a plan of all the other fields, with their digest."""
+        return cls(digest=cls.model_construct(**content).content_digest, **content)
+
+    @model_validator(mode="after")
+    def _is_unchanged(self) -> Self:
+        if self.digest != self.content_digest:
+            raise ValueError("it does not say any more what was planned")
+        return self
+
+    @property
+    def content_digest(self) -> str:
+        """The digest of all that it says now."""
+        return content_digest(self.model_dump(mode="json", exclude={"schema_version", "digest"}))
+
+    @property
+    def reasons(self) -> list[str]:
+        """All that keeps it from being applied."""
+        of_links = (f"{link.link}: {reason}" for link in self.links for reason in link.refused)
+        return [*self.refused, *of_links]
+
+    @property
+    def corrections(self) -> Iterator[Item]:
+        """The items that emit a record."""
+        return (item for link in self.links for item in link.corrections)
+
+    def link(self, name: str) -> LinkPlan:
+        """Choose the plan of a link."""
+        return next(each for each in self.links if each.link == name)
 
 
 @dataclass(frozen=True)
@@ -32,125 +156,16 @@ class Caps:
 
 
 def aggregates(compared: int, source_rows: int | None, *, some: bool) -> int:
-    """Count the aggregates that a cap's ratio is about: all of a link, also where only some were asked for."""
+    """Count the aggregates that a cap's ratio is about: all of a link, also where a run is of some only."""
     return max(compared, source_rows or 0) if some else compared
 
 
-@dataclass(frozen=True)
-class LinkPlan:
-    """What is done on one link."""
-
-    link: str
-    consumer: str
-    group: str
-    topic: str
-    """Where its corrections go."""
-    topic_id: str
-    partitions: int
-    partitioner: tuple[str, ...]
-    """What puts keys into partitions: usually one."""
-    since: Mapping[int, int]
-    """Where each partition ended before the source was read."""
-    readers: tuple[str, ...]
-    """Other groups that read the topic."""
-    approval: bool
-    """Whether a person has to approve."""
-    depends_on: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    """Why nothing of it may be applied."""
-    items: tuple[Item, ...] = ()
-
-    @property
-    def corrections(self) -> tuple[Item, ...]:
-        """The items that emit a record."""
-        return tuple(each for each in self.items if each.action in WRITES)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many items there are of each action."""
-        counted = Counter(each.action for each in self.items)
-        return {action.value: counted[action] for action in Action}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is done about the findings of one run, link by link in the order of repair."""
-
-    run_id: str
-    contract: str
-    contract_digest: str
-    made_of: Mapping[str, str]
-    """The digests of the artifacts that it was made of, by name."""
-    links: tuple[LinkPlan, ...] = ()
-    refused: tuple[str, ...] = field(default=())
-    """Why nothing of it may be applied."""
-
-    @property
-    def reasons(self) -> list[str]:
-        """All that keeps it from being applied."""
-        of_links = (f"{link.link}: {reason}" for link in self.links for reason in link.refused)
-        return [*self.refused, *of_links]
-
-    @property
-    def corrections(self) -> Iterator[Item]:
-        """The items that emit a record."""
-        return (item for link in self.links for item in link.corrections)
-
-    def link(self, name: str) -> LinkPlan:
-        """Give the plan of a link."""
-        return next(each for each in self.links if each.link == name)
-
-    @property
-    def digest(self) -> str:
-        """The digest of all that it says."""
-        return content_digest(_data(self))
-
-
-def to_data(plan: Plan) -> dict[str, Any]:
-    """Give a plan as its file holds it."""
-    return {"schema_version": SCHEMA_VERSION, "digest": plan.digest, **_data(plan)}
-
-
-def from_data(data: Mapping[str, Any]) -> Plan:
-    """Read what `to_data` gave; raise ValueError if it was changed since."""
-    links = tuple(_link(each) for each in data["links"])
-    plan = Plan(
-        data["run_id"], data["contract"], data["contract_digest"], data["made_of"], links, tuple(data["refused"])
-    )
-    if plan.digest != data["digest"]:
-        raise ValueError("it does not say any more what was planned")
-    return plan
-
-
-def _data(plan: Plan) -> dict[str, Any]:
-    links = []
-    for link in plan.links:
-        items = [_item(each) for each in link.items]
-        since = {str(partition): offset for partition, offset in sorted(link.since.items())}
-        links.append({**asdict(link), "since": since, "counts": link.counts, "items": items})
-    return {
-        "run_id": plan.run_id,
-        "contract": plan.contract,
-        "contract_digest": plan.contract_digest,
-        "made_of": dict(plan.made_of),
-        "refused": list(plan.refused),
-        "links": [
-            {name: list(value) if isinstance(value, tuple) else value for name, value in each.items()} for each in links
-        ],
-    }
-
-
-def _item(item: Item) -> dict[str, Any]:
-    return {**asdict(item), "action": item.action.value, "partitions": list(item.partitions)}
-
-
-def _link(data: Mapping[str, Any]) -> LinkPlan:
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-    del given["counts"]
-    given["since"] = {int(partition): offset for partition, offset in data["since"].items()}
-    given["items"] = tuple(
-        Item(**{**each, "action": Action(each["action"]), "partitions": tuple(each["partitions"])})
-        for each in data["items"]
-    )
-    return LinkPlan(**given)
+def repair_order(groups: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
+    """Order groups so that each comes after those that it depends on; and choose those that depend on one another."""
+    waiting = {name: {each for each in needs if each in groups and each != name} for name, needs in groups.items()}
+    ordered: list[str] = []
+    while ready := [name for name, needs in waiting.items() if needs <= set(ordered)]:
+        ordered += ready
+        for name in ready:
+            del waiting[name]
+    return [*ordered, *waiting], list(waiting)

@@ -1,17 +1,32 @@
-"""What is done about a finding: decided by its cause, its difference, the contract's terms and how things stand now."""
+"""What is done about a finding: decided by its cause, its difference, the contract's terms and how things are now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import Action
 from reconcile.domain.finding import Difference, Finding, Status
 
-WRITES = frozenset({Action.RESTATE, Action.TOMBSTONE})
-"""The actions that emit a record."""
+
+class Action(StrEnum):
+    """What is done about a finding."""
+
+    RESTATE = "restate"
+    """An event that carries the source's current state and version."""
+    TOMBSTONE = "tombstone"
+    """An event that deletes the aggregate."""
+    ADVICE = "advice"
+    """Nothing that a record could mend: a person has to act, and the reason says how."""
+    NOT_REPAIRED = "not_repaired"
+    """Nothing now: the reason says why."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it emits a record."""
+        return self in (Action.RESTATE, Action.TOMBSTONE)
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,7 @@ class Treatment:
     @property
     def writes(self) -> bool:
         """Whether it emits a record."""
-        return self.action in WRITES
+        return self.action.writes
 
 
 @dataclass(frozen=True)
@@ -37,8 +52,8 @@ class Terms:
     guard: Literal["none", "newer", "newer-or-equal"] = "none"
     records: bool = False
     """Whether the copy holds one immutable row for each event."""
-    told: frozenset[str] = frozenset()
-    """The compared fields that a correction brings."""
+    carried: frozenset[str] = frozenset()
+    """The compared fields that a correction carries."""
     adds: frozenset[str] = frozenset()
     """The compared fields that events add to; a correction carries no such change."""
     restates: bool = True
@@ -52,8 +67,8 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How an aggregate stands when the plan is made."""
+class AggregateFacts:
+    """What is known of an aggregate when the plan is made."""
 
     rows: int = 1
     """How often the source has it."""
@@ -61,88 +76,99 @@ class Standing:
     """The source's version."""
     log_version: int | None = None
     """The newest version in the log."""
-    unread: tuple[int, ...] = ()
+    lagging: tuple[int, ...] = ()
     """Partitions beside its home where the group has not come to the last of its records."""
-    key: bool = True
+    key_known: bool = True
     """Whether the bytes of its key are known."""
-    described: bool = True
+    state_known: bool = True
     """Whether the source or the log has a state of it."""
     last_version: int | None = None
     """The version of that state: the one that a deletion would carry."""
 
 
-def treat(finding: Finding, terms: Terms, standing: Standing) -> Treatment:
-    """Say what is done about a finding."""
+def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
+    """Choose what is done about a finding."""
     base = by_finding(finding, terms)
     if not base.writes:
         return base
-    decide = _deleting if base.action is Action.TOMBSTONE else _restating
-    against = decide(finding, terms, standing)
-    if against is None and not standing.key:
+    decide = _against_deletion if base.action is Action.TOMBSTONE else _against_restatement
+    against = decide(finding, terms, facts)
+    if against is None and not facts.key_known:
         against = _advice("no record of it shows how its key is written: let its owner publish it once")
-    if against is None and standing.unread:
-        where = ", ".join(map(str, standing.unread))
-        against = _left(
+    if against is None and facts.lagging:
+        where = ", ".join(map(str, facts.lagging))
+        against = _not_repaired(
             f"the group has not consumed its records in partition {where}: they could overtake a correction"
         )
-    return against or Treatment(base.action, base.reason + _left_over(finding, terms))
+    return against or Treatment(base.action, base.reason + _not_brought(finding, terms))
 
 
 def by_finding(finding: Finding, terms: Terms) -> Treatment:
-    """Say what would be done about a finding as far as it and the contract alone tell."""
+    """Choose what would be done about a finding as far as it and the contract alone show."""
+    base = _by_status(finding) or _by_cause(finding, terms)
+    return (_against_contract(finding, terms, base) or base) if base.writes else base
+
+
+def _by_status(finding: Finding) -> Treatment | None:
     if finding.aggregate_id is None:
         return _advice("rows without an id cannot be addressed: delete them, or give them one")
     if finding.status is Status.IN_FLIGHT:
         return TABLE[Cause.IN_FLIGHT][finding.difference]
     if finding.status is Status.INCOMPLETE:
-        return _left("it is not confirmed: something that would tell could not be read")
+        return _not_repaired("it is not confirmed: something that would tell could not be read")
     if finding.status is Status.TOLERATED or finding.equivalent:
-        return _left("tolerated: a reader sees no difference")
-    base = TABLE[finding.cause][finding.difference]
-    named = terms.causes is not None and finding.cause in terms.causes
-    if finding.cause is Cause.UNDETERMINED and named:
-        base = _MENDED[finding.difference]
-    if not base.writes:
-        return base
-    if terms.causes is not None and not named:
-        return _left(f"the contract does not repair {finding.cause}: see repair.causes")
-    lying = {each.kind for each in finding.evidence if each.unresolved}
+        return _not_repaired("tolerated: a reader sees no difference")
+    return None
+
+
+def _by_cause(finding: Finding, terms: Terms) -> Treatment:
+    if finding.cause is Cause.UNDETERMINED and terms.causes is not None and finding.cause in terms.causes:
+        return _MENDED[finding.difference]
+    return TABLE[finding.cause][finding.difference]
+
+
+def _against_contract(finding: Finding, terms: Terms, base: Treatment) -> Treatment | None:
+    """Say why no record is written, by what waits in the failure topics and what the contract permits."""
+    if terms.causes is not None and finding.cause not in terms.causes:
+        return _not_repaired(f"the contract does not repair {finding.cause}: see repair.causes")
+    deletes = base.action is Action.TOMBSTONE
+    waiting = {each.kind for each in finding.evidence if each.unresolved}
     # What is older than a correction is ignored by a copy that compares versions, as long as it has the row.
-    harmed = terms.guard == "none" or base.action is Action.TOMBSTONE
+    harmed = terms.guard == "none" or deletes
     for cause, kind in ((Cause.STASHED, "stash"), (Cause.RETRYING, "retry")):
-        if harmed and kind in lying:
+        if harmed and kind in waiting:
             return TABLE[cause][finding.difference]
     if terms.records and finding.difference is not Difference.MISSING:
         return _advice("the copy never changes what it has: correct or delete its row by hand")
-    if base.action is Action.TOMBSTONE:
-        return base if terms.deletes else _left("the contract permits no deletions: see repair.deletes")
-    return _untold(finding, terms) or base
+    if deletes:
+        return None if terms.deletes else _not_repaired("the contract permits no deletions: see repair.deletes")
+    return _not_carried(finding, terms)
 
 
-def _untold(finding: Finding, terms: Terms) -> Treatment | None:
-    """Say why no event could tell of what differs, if none could."""
+def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
+    """Say why no event could carry what differs, if none could."""
     if not terms.restates:
         return _advice("the contract does not say how a value is built: add topic.value")
     differ = {each.name for each in finding.fields}
     if terms.adds and (finding.difference is Difference.MISSING or (differ and differ <= terms.adds)):
         names = ", ".join(sorted(terms.adds & differ or terms.adds))
         return _advice(f"{names} is a sum of changes, which no state can restate: book the difference in the copy")
-    if differ and not differ & terms.told:
+    if differ and not differ & terms.carried:
         return _advice(f"no correction brings {', '.join(sorted(differ))}: correct the copy by hand")
     return None
 
 
-def _restating(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
+def _against_restatement(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment | None:
     """Say why an aggregate is not restated, if it is not."""
-    if standing.rows > 1:
+    if facts.rows > 1:
         return _SOURCE_TWICE
-    if not standing.rows:
-        return _left("moved on: the source no longer has it")
-    if finding.source_version != standing.version:
-        return _left(f"moved on: the source is at version {standing.version}, and was at {finding.source_version}")
-    if None not in (standing.log_version, standing.version) and standing.log_version > standing.version:  # type: ignore[operator]
-        return _left(f"moved on: the log is at version {standing.log_version} already")
-    return _ignored(finding, terms, standing.version)
+    if not facts.rows:
+        return _not_repaired("moved on: the source no longer has it")
+    if finding.source_version != facts.version:
+        return _not_repaired(f"moved on: the source is at version {facts.version}, and was at {finding.source_version}")
+    if None not in (facts.log_version, facts.version) and facts.log_version > facts.version:  # type: ignore[operator]
+        return _not_repaired(f"moved on: the log is at version {facts.log_version} already")
+    return _ignored(finding, terms, facts.version)
 
 
 def _ignored(finding: Finding, terms: Terms, ours: int | None) -> Treatment | None:
@@ -158,24 +184,24 @@ def _ignored(finding: Finding, terms: Terms, ours: int | None) -> Treatment | No
     )
 
 
-def _deleting(finding: Finding, terms: Terms, standing: Standing) -> Treatment | None:
+def _against_deletion(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment | None:
     """Say why an aggregate is not deleted, if it is not."""
-    if standing.rows:
-        return _left("moved on: the source has it again")
+    if facts.rows:
+        return _not_repaired("moved on: the source has it again")
     if not terms.deletable:
         return _advice("no record can be written that topic.delete takes for a deletion: delete its row by hand")
-    if not (terms.tombstones or standing.described):
+    if not (terms.tombstones or facts.state_known):
         return _advice("neither source nor log has a state that a deletion could be made of: delete its row by hand")
     if not terms.versioned:
         return None
-    if standing.last_version is None:
+    if facts.last_version is None:
         return _advice("neither source nor log has a version that a deletion could carry: delete its row by hand")
-    return _ignored(finding, terms, standing.last_version)
+    return _ignored(finding, terms, facts.last_version)
 
 
-def _left_over(finding: Finding, terms: Terms) -> str:
+def _not_brought(finding: Finding, terms: Terms) -> str:
     """Name the fields that differ and that the correction does not bring."""
-    rest = sorted({each.name for each in finding.fields} - terms.told)
+    rest = sorted({each.name for each in finding.fields} - terms.carried)
     return f"; it does not bring {', '.join(rest)}" if rest else ""
 
 
@@ -183,13 +209,13 @@ def _advice(reason: str) -> Treatment:
     return Treatment(Action.ADVICE, reason)
 
 
-def _left(reason: str) -> Treatment:
-    return Treatment(Action.LEFT, reason)
+def _not_repaired(reason: str) -> Treatment:
+    return Treatment(Action.NOT_REPAIRED, reason)
 
 
 _SOURCE_TWICE = _advice("the source holds the id more than once: nobody can tell which row is right")
 _SURPLUS = _advice("delete the surplus row: a record could only add another one")
-_AGREES = _left("the state agrees: there is nothing to restate")
+_AGREES = _not_repaired("the state agrees: there is nothing to restate")
 _EACH = tuple(Difference)
 
 
@@ -213,7 +239,7 @@ def _but(rules: Mapping[Difference, Treatment], latent: Treatment) -> Mapping[Di
 
 _MENDED = _mended("nothing shows why it differs, and the contract asks for its repair")
 TABLE: Mapping[Cause, Mapping[Difference, Treatment]] = {
-    Cause.IN_FLIGHT: _all(_left("it is in flight: the event will arrive by itself")),
+    Cause.IN_FLIGHT: _all(_not_repaired("it is in flight: the event will arrive by itself")),
     Cause.STASHED: _but(
         _all(_advice("release the stash first: what lies there would overwrite a correction")),
         _advice("an overtaken record lies in the stash: discard it, or see that it is not applied over newer state"),
@@ -233,7 +259,7 @@ TABLE: Mapping[Cause, Mapping[Difference, Treatment]] = {
     Cause.EXPIRED: _mended("the events that would tell have expired"),
     Cause.MISROUTED: _mended(
         "its events stand in several partitions: mend the publisher that writes by another partitioner as well",
-        _left("the state agrees: mend the publisher that writes by another partitioner"),
+        _not_repaired("the state agrees: mend the publisher that writes by another partitioner"),
     ),
     Cause.SOURCE_REGRESSED: _all(_advice("the source has lost what it published: decide who is right")),
     Cause.PAYLOAD_DIVERGENCE: _mended("the event says something else than the source: mend the publisher as well"),
@@ -246,14 +272,3 @@ TABLE: Mapping[Cause, Mapping[Difference, Treatment]] = {
         Difference.LATENT: _AGREES,
     },
 }
-
-
-def in_order(groups: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
-    """Give groups so that each stands behind those that it depends on; and those that depend on one another."""
-    waiting = {name: {each for each in needs if each in groups and each != name} for name, needs in groups.items()}
-    ordered: list[str] = []
-    while ready := [name for name, needs in waiting.items() if needs <= set(ordered)]:
-        ordered += ready
-        for name in ready:
-            del waiting[name]
-    return [*ordered, *waiting], list(waiting)

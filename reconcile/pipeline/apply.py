@@ -18,12 +18,10 @@ from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.kafka.cluster import Cluster
 from reconcile.pipeline.handoffs import (
-    PLAN,
     Applied,
     AppliedLink,
     DroppedCorrection,
     EmittedRecord,
-    planned,
     results_of,
 )
 from reconcile.pipeline.job import Job
@@ -73,9 +71,9 @@ def apply(job: Job, *, approved: bool) -> Applied:
 
     Raises PlanRefusedError, and NotApprovedError where the contract asks for approval and nobody gave it.
     """
-    plan = planned(job.run)
+    plan = job.run.read(Plan)
     require_applicable(job, plan)
-    inputs = job.inputs([PLAN])
+    inputs = job.inputs([Plan.ARTIFACT])
     if job.run.done(Applied.ARTIFACT, inputs):
         _LOG.info("applied already")
         return job.run.read(Applied)

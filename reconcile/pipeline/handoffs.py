@@ -8,10 +8,8 @@ from typing import ClassVar
 from pydantic import AliasChoices, Field
 
 from reconcile.control.runs import Drift
-from reconcile.domain import plan as plans
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.plan import Plan
-from reconcile.errors import RefusedError
 from reconcile.gather.fence.fence import Fence, Unread
 from reconcile.gather.log.history_index import Lost
 from reconcile.gather.stores.digest import AskedMode
@@ -21,12 +19,11 @@ from reconcile.workspace.handoff import Part, Versioned
 from reconcile.workspace.manifest import Stage
 from reconcile.workspace.run import Run
 
-__all__ = ["Applied", "Fence", "Gathered", "Quality", "Request", "Summary", "Verified"]
+__all__ = ["Applied", "Fence", "Gathered", "Plan", "Quality", "Request", "Summary", "Verified"]
 
 FINDINGS = "findings"
 """The table of findings, which the audit publishes beside its summary."""
 OUTBOX = "outbox"
-PLAN = "plan"
 
 
 def source_rows(consumer: str) -> str:
@@ -282,11 +279,3 @@ def results_of(run: Run) -> tuple[Checked, ...]:
     """Read how the expectations of a run went; nothing where none were checked."""
     found = run.read_if_there(Quality)
     return () if found is None else found.results
-
-
-def planned(run: Run) -> Plan:
-    """Read the plan of a run; raise RefusedError if it was changed, MissingArtifactError if there is none."""
-    try:
-        return plans.from_data(run.json(PLAN))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RefusedError(f"the plan of the run {run.id} was changed: {error}; start a new run") from None

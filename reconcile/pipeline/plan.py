@@ -11,16 +11,14 @@ from datetime import timedelta
 from reconcile.audit.partitioning import Router
 from reconcile.audit.routing import infer_from_log
 from reconcile.contract.model import Consumer, RepairTopic
-from reconcile.domain import plan as plans
-from reconcile.domain import plan_rules
 from reconcile.domain.finding import Finding, from_data
-from reconcile.domain.plan import LinkPlan, Plan
+from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.kafka.cluster import Cluster
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import FINDINGS, PLAN, Fence, Summary, planned, results_of
+from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_connection, value_schema
 from reconcile.pipeline.scope import All
@@ -40,11 +38,11 @@ def plan(job: Job) -> Plan:
     inputs = job.inputs(MADE_OF)
     if job.run.manifest(Summary.ARTIFACT).inputs.contract != job.contract.digest:
         raise RefusedError(f"the contract was changed since the run {job.run.id} was audited: start a new run")
-    if job.run.done(PLAN, inputs):
+    if job.run.done(Plan.ARTIFACT, inputs):
         _LOG.info("planned already")
-        return planned(job.run)
+        return job.run.read(Plan)
     made = _Planning(job).made()
-    job.run.publish_json(PLAN, plans.to_data(made), inputs, stage="plan", notes=made.reasons)
+    job.run.publish(made, inputs, notes=made.reasons)
     return made
 
 
@@ -66,7 +64,7 @@ class _Planning:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.summary = job.run.read(Summary)
-        self.ordered, self.circular = plan_rules.in_order({each.group: each.depends_on for each in job.consumers})
+        self.ordered, self.circular = repair_order({each.group: each.depends_on for each in job.consumers})
 
     def made(self) -> Plan:
         job, contract = self.job, self.job.contract
@@ -74,7 +72,14 @@ class _Planning:
         looked = self._looked([each for each in drafts if each.open])
         links = [looked.get(each.empty.link) or self._unlooked(each) for each in drafts]
         run = {name: job.run.manifest(name).digest for name in MADE_OF}
-        return Plan(job.run.id, contract.aggregate, contract.digest, run, tuple(links), self._refused())
+        return Plan.sealed(
+            run_id=job.run.id,
+            contract=contract.aggregate,
+            contract_digest=contract.digest,
+            made_of=run,
+            refused=self._refused(),
+            links=tuple(links),
+        )
 
     def _refused(self) -> tuple[str, ...]:
         failed = gate.against_repair(results_of(self.job.run))
@@ -107,7 +112,7 @@ class _Planning:
     def _aggregates(self, link: str) -> int:
         compared = {each.link: each.compared for each in self.summary.links}.get(link, 0)
         rows = self.job.run.read(Fence).source.rows
-        return plans.aggregates(compared, rows, some=not isinstance(self.job.scope, All))
+        return aggregates(compared, rows, some=not isinstance(self.job.scope, All))
 
     def _dependencies(self, consumer: Consumer) -> tuple[str, ...]:
         groups = {each.group for each in self.job.consumers}
@@ -122,7 +127,7 @@ class _Planning:
 
     def _unlooked(self, draft: _Draft) -> LinkPlan:
         items = planning.unlooked(draft.findings, self.job.contract, draft.consumer)
-        return replace(draft.empty, items=items)
+        return draft.empty.replaced(items=items)
 
     def _looked(self, drafts: Sequence[_Draft]) -> dict[str, LinkPlan]:
         """Look at the log first, then at the source: nothing in the log so far is newer than what is read then."""
@@ -189,4 +194,4 @@ def _topic(consumer: Consumer, main: str) -> str:
 
 
 def _refusing(draft: _Draft, reason: str) -> _Draft:
-    return replace(draft, empty=replace(draft.empty, refused=(*draft.empty.refused, reason)))
+    return replace(draft, empty=draft.empty.replaced(refused=(*draft.empty.refused, reason)))

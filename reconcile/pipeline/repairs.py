@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconcile.domain.correction import Action, Item
-from reconcile.domain.plan import LinkPlan, Plan
-from reconcile.pipeline.handoffs import PLAN, Applied, Verified, planned
+from reconcile.domain.plan import Item, LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
+from reconcile.pipeline.handoffs import Applied, Verified
 from reconcile.report.model import Count, LinkRepair, Repair, RepairResult
 from reconcile.workspace.run import Run
 
-_NOT_REPAIRED = (Action.ADVICE, Action.LEFT)
+_NOT_REPAIRED = (Action.ADVICE, Action.NOT_REPAIRED)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Repairs:
     @classmethod
     def of(cls, run: Run) -> Repairs | None:
         """Read them; None for a run without a plan."""
-        if run.find(PLAN) is None:
+        plan = run.read_if_there(Plan)
+        if plan is None:
             return None
         applied, verified = run.read_if_there(Applied), run.read_if_there(Verified)
         states: dict[str, tuple[str, str | None]] = {}
@@ -38,7 +39,7 @@ class Repairs:
             states |= {each.correction_id: ("dropped", each.reason) for each in link.dropped}
         for seen in verified.links if verified is not None else ():
             states |= {each.correction_id: (each.outcome, each.reason) for each in seen.corrections}
-        return cls(planned(run), states, applied is not None, verified is not None)
+        return cls(plan, states, applied is not None, verified is not None)
 
     def result(self) -> RepairResult:
         """Build what it comes to."""

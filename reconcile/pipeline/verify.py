@@ -16,17 +16,16 @@ from reconcile.control.alone import holder
 from reconcile.control.correction_state import PENDING, Correction, State
 from reconcile.control.correction_state import Verified as CorrectionOutcome
 from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.canonical import version_number
 from reconcile.domain.case import FieldRule, Row
-from reconcile.domain.correction import Item
-from reconcile.domain.plan import LinkPlan, Plan
-from reconcile.domain.version import parse
+from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.errors import UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import row_columns
 from reconcile.kafka.cluster import Cluster
 from reconcile.pipeline.apply import awaited
-from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink, planned
+from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_connection
 from reconcile.repair import planning
@@ -49,7 +48,7 @@ def verify(job: Job) -> Verified:
     if job.run.done(Verified.ARTIFACT, inputs):
         _LOG.info("verified already")
         return job.run.read(Verified)
-    plan = planned(job.run)
+    plan = job.run.read(Plan)
     with open_control(job.settings) as control:
         verifying = _Verifying(job, plan, control)
         corrections = [verifying.link(each) for each in plan.links]
@@ -131,7 +130,7 @@ class _Verifying:
                 source, copy = reader.rows
                 rules = link_facts.field_rules(consumer, copy.form.fields)
                 sources, copies = (_rows(each.among(asked), rules) for each in (source, copy))
-        told = planning.terms(contract, consumer).told
+        told = planning.terms(contract, consumer).carried
         brought = [rule for rule in rules if rule.name in told]
         return {
             id_: verdict(each, _sides(each, sources, copies), brought, consumer.guard) for id_, each in items.items()
@@ -188,5 +187,5 @@ def _rows(frame: DataFrame, rules: Sequence[FieldRule]) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for id_text, version, *values in frame.collect():
         names = (rule.name for rule in rules)
-        found[id_text] = Row(dict(zip(names, values, strict=True)), parse(version))
+        found[id_text] = Row(dict(zip(names, values, strict=True)), version_number(version))
     return found

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Topic
-from reconcile.domain.correction import RUN_ID, Action, Correction, Item, key_digest
-from reconcile.domain.version import parse
+from reconcile.domain.canonical import version_number
+from reconcile.domain.correction import RUN_ID, Correction, key_digest
+from reconcile.domain.plan import Item
+from reconcile.domain.plan_rules import Action
 from reconcile.repair.json_values import MisfitError
 from reconcile.repair.records import Known, Records
 from reconcile.repair.topic_form import locate, sample
@@ -86,5 +88,5 @@ class NewerThanBasis:
             return False
         if seen.value is None or correction.basis_version is None:
             return True
-        version = parse(locate(self.topic.version, seen.headers, body))
+        version = version_number(locate(self.topic.version, seen.headers, body))
         return version is None or version > correction.basis_version

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.partitioning import Inference, Router
-from reconcile.domain.version import parse
+from reconcile.domain.canonical import version_number
 from reconcile.gather.log.history_columns import (
     DELETES,
     ID,
@@ -105,7 +105,7 @@ def _trace(rows: list[Any]) -> Trace:
         last={row[PARTITION]: row["last"] for row in rows},
         key=None if newest["key"] is None else bytes(newest["key"]),
         newest=newest[PARTITION],
-        version=parse(version),
+        version=version_number(version),
         type=None if typed is None else typed["type"],
         body=None if told is None or told["value"] is None else loads(told["value"]),
         version_text=version,

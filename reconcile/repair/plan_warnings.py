@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from reconcile.audit.link_facts import ledger_by_position
 from reconcile.audit.partitioning import Inference
 from reconcile.contract.model import Consumer, Contract
-from reconcile.domain.correction import Item
+from reconcile.domain.plan import Item
 from reconcile.repair.json_values import path_of
 from reconcile.repair.log_facts import Trace
 from reconcile.repair.records import carried

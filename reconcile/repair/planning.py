@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reconcile.audit.partitioning import Inference, Router
 from reconcile.contract.model import Consumer, Contract
@@ -11,10 +11,10 @@ from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import key as keys
 from reconcile.domain import mapping, plan_rules
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import Action, Correction, Item, correction_id, key_digest
+from reconcile.domain.correction import Correction, correction_id, key_digest
 from reconcile.domain.finding import Finding
-from reconcile.domain.plan import Caps, LinkPlan
-from reconcile.domain.plan_rules import Standing, Terms, Treatment
+from reconcile.domain.plan import Caps, Item, LinkPlan
+from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
 from reconcile.repair import plan_warnings
 from reconcile.repair.json_values import MisfitError, Path, path_of
 from reconcile.repair.log_facts import Trace, of_route, unknown_home
@@ -71,7 +71,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
         deletes=repair.deletes,
         guard=consumer.guard,
         records=consumer.semantics == "records",
-        told=frozenset(each.name for each in told if _brought(each.event or "", brought)),
+        carried=frozenset(each.name for each in told if _brought(each.event or "", brought)),
         adds=frozenset(each.name for each in fields if each.apply == "add"),
         restates=contract.topic.value is not None,
         deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
@@ -112,8 +112,7 @@ def planned(
     """Give the plan of a link; each of its corrections can be written, or it says why not."""
     drafting = _Drafting(contract, consumer, run_id, world)
     items = _sorted(drafting.item(each) for each in findings)
-    plan = replace(
-        empty,
+    plan = empty.replaced(
         topic=world.route.topic,
         topic_id=world.route.id,
         partitions=world.route.partitions,
@@ -124,8 +123,7 @@ def planned(
     )
     if not plan.corrections:
         return plan
-    return replace(
-        plan,
+    return plan.replaced(
         warnings=(*empty.warnings, *drafting.warnings(plan.corrections)),
         refused=(
             *empty.refused,
@@ -173,16 +171,16 @@ class _Drafting:
         rows = self._world.rows.get(finding.aggregate_id, ())
         present = [each for each in rows if not each.gone]
         home = self._router.home(key) if key is not None else None
-        standing = Standing(
+        facts = AggregateFacts(
             rows=len(present),
             version=present[0].version if present else None,
             log_version=trace.version,
-            unread=self._unread(trace, home) if home is not None else (),
-            key=key is not None,
-            described=bool(rows) or trace.body is not None,
+            lagging=self._lagging(trace, home) if home is not None else (),
+            key_known=key is not None,
+            state_known=bool(rows) or trace.body is not None,
             last_version=rows[0].version if rows else trace.version,
         )
-        treatment = plan_rules.treat(finding, self._terms, standing)
+        treatment = plan_rules.treat(finding, self._terms, facts)
         if not treatment.writes or key is None:
             return _item(self._link, finding, treatment)
         if home is None:
@@ -203,7 +201,7 @@ class _Drafting:
             *plan_warnings.of_values(self._contract, log.form),
         ]
 
-    def _unread(self, trace: Trace, home: int) -> tuple[int, ...]:
+    def _lagging(self, trace: Trace, home: int) -> tuple[int, ...]:
         """Give the other partitions where the group has not come to the aggregate's last record."""
         if self._world.route.main:
             places = {partition: last for partition, last in trace.last.items() if partition != home}
@@ -255,7 +253,13 @@ def _item(
     row: SourceRow | None = None,
 ) -> Item:
     if place is None or finding.aggregate_id is None:
-        return Item(link, finding.aggregate_id, treatment.action, finding.cause, treatment.reason)
+        return Item(
+            link=link,
+            aggregate_id=finding.aggregate_id,
+            action=treatment.action,
+            cause=finding.cause,
+            reason=treatment.reason,
+        )
     version = None if row is None else row.version
     basis = None if row is None or row.gone else row.basis
     return Item(

@@ -12,7 +12,9 @@ from reconcile.contract.model import Contract, Topic
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import correction as words
 from reconcile.domain import mapping
-from reconcile.domain.correction import Action, Correction, Item
+from reconcile.domain.correction import Correction
+from reconcile.domain.plan import Item
+from reconcile.domain.plan_rules import Action
 from reconcile.repair import json_values
 from reconcile.repair.json_values import MisfitError, fitted, path_of, put, written
 from reconcile.repair.topic_form import TopicForm, header_name

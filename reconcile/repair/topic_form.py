@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import Topic
+from reconcile.domain.canonical import is_whole
 from reconcile.domain.key import rebuilds
-from reconcile.domain.version import is_whole
 from reconcile.gather.log.avro import AvroSchema
 from reconcile.kafka.client import ClusterClient
 from reconcile.repair import json_values

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2 import sql
 
-from reconcile.domain.canonical import CanonicalType, Kind, Layout
+from reconcile.domain.canonical import CanonicalType, Kind, Layout, is_whole, version_number
 from reconcile.domain.correction import content_digest
-from reconcile.domain.version import is_whole, parse
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import canonical_columns, digest, row_columns, spark_store, store_session
 from reconcile.gather.stores.contract_sql import require_whole
@@ -71,7 +70,7 @@ class SourceValues:
         read = (None if each is None else each[0] for each in values)
         said = dict(zip(self._entries, read, strict=True))
         numbered = version is None or is_whole(version)
-        return SourceRow(id_text, parse(version), bool(gone and gone[0]), said, numbered)
+        return SourceRow(id_text, version_number(version), bool(gone and gone[0]), said, numbered)
 
     def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         rows = self.reader.rows[0]

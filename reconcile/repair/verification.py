@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from reconcile.control.correction_state import Outcome, State
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.comparison import equal
-from reconcile.domain.correction import Action, Item
+from reconcile.domain.plan import Item
+from reconcile.domain.plan_rules import Action
 
 
 @dataclass(frozen=True)

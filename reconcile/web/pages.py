@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop, Status
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import FINDINGS, PLAN, Fence, Summary
+from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary
 from reconcile.pipeline.listing import FILTERS, page
 from reconcile.pipeline.repairs import Repairs
 from reconcile.pipeline.result import Showing, redaction_of
@@ -118,7 +118,7 @@ class Pages:
         """List the plan of a run, and what became of it."""
         repairs = Repairs.of(self._place.existing_run(run_id))
         if repairs is None:
-            raise MissingArtifactError(f"the run {run_id} has no {PLAN}: `reconcile plan --run {run_id}` makes one")
+            raise MissingArtifactError(f"the run {run_id} has no plan: `reconcile plan --run {run_id}` makes one")
         items = list(repairs.items())
         some = items[(number - 1) * PER_PAGE : number * PER_PAGE]
         values = {

@@ -6,8 +6,6 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from reconcile.workspace.manifest import Stage
-
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
@@ -16,8 +14,8 @@ class Handoff(Protocol):
 
     ARTIFACT: ClassVar[str]
     """The name of its artifact."""
-    STAGE: ClassVar[Stage]
-    """The stage that publishes it."""
+    STAGE: ClassVar[Any]
+    """The stage that publishes it: a `Stage`."""
 
 
 AnyHandoff = TypeVar("AnyHandoff", bound=Handoff)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from reconcile.contract.model import Contract
-from reconcile.domain.correction import Action, Correction, Item
+from reconcile.domain.correction import Correction
+from reconcile.domain.plan import Item
+from reconcile.domain.plan_rules import Action
 from reconcile.gather.link_reader import LinkReader
 from reconcile.repair.records import Known, Records
 from reconcile.repair.rereading import Rereading
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ITEM = Item(
-    "cars/lot", "1", Action.TOMBSTONE, "skipped", "", "cars", (0,), None, None, "00000000-0000-0000-0000-000000000001"
-)
+    link="cars/lot", aggregate_id="1", action=Action.TOMBSTONE, cause="skipped", reason="", topic="cars",
+    partitions=(0,), correction_id="00000000-0000-0000-0000-000000000001",
+)  # fmt: skip
 ROW = {"id": 1, "rev": 4, "plate": "P", "seats": 3}
 ENVELOPE = {"before": None, "after": ROW, "source": {"name": "cars", "lsn": 1}, "op": "u", "ts_ms": 1}
 

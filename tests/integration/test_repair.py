@@ -22,8 +22,9 @@ from reconcile.cli import repair as repairing
 from reconcile.control.alone import alone, lease_name
 from reconcile.control.errors import LeaseHeldError, LeaseLostError
 from reconcile.control.store import open_control
-from reconcile.domain.correction import CORRECTION_ID, Action
+from reconcile.domain.correction import CORRECTION_ID
 from reconcile.domain.plan import Plan
+from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.lab import faults, truth
 from reconcile.lab.faults.stage import Stage
@@ -34,7 +35,7 @@ from reconcile.lab.services.copies import LOGIN, Record
 from reconcile.pipeline import apply as stage_apply
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.apply import NotApprovedError, PlanRefusedError
-from reconcile.pipeline.handoffs import Applied, Verified, planned
+from reconcile.pipeline.handoffs import Applied, Verified
 from reconcile.pipeline.job import Job
 from reconcile.repair.emission import emit
 from tests.integration.runs import Runs, findings
@@ -163,7 +164,7 @@ def left(plan: Plan) -> dict[tuple[str, str | None], str]:
         (each.link, each.aggregate_id): each.cause
         for link in plan.links
         for each in link.items
-        if each.action in (Action.ADVICE, Action.LEFT)
+        if each.action in (Action.ADVICE, Action.NOT_REPAIRED)
     }
 
 
@@ -308,11 +309,15 @@ def test_whoever_holds_the_contract_already_is_not_shut_out_by_itself(world: Wor
 
 def test_findings_that_changed_refuse_the_plan(world: World, waiting: Job) -> None:
     """What was approved was approved for what was found then."""
-    plan = planned(waiting.run)
+    plan = waiting.run.read(Plan)
     with pytest.raises(PlanRefusedError, match="the findings of the run were changed"):
-        stage_apply.require_applicable(waiting, replace(plan, made_of={**plan.made_of, "findings": "0" * 64}))
+        stage_apply.require_applicable(
+            waiting, plan.model_copy(update={"made_of": {**plan.made_of, "findings": "0" * 64}})
+        )
     with pytest.raises(PlanRefusedError, match="the summary of the run were changed"):
-        stage_apply.require_applicable(waiting, replace(plan, made_of={**plan.made_of, "summary": "0" * 64}))
+        stage_apply.require_applicable(
+            waiting, plan.model_copy(update={"made_of": {**plan.made_of, "summary": "0" * 64}})
+        )
 
 
 def test_a_no_exits_1_and_emits_nothing(world: World, waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ from reconcile.airflow.submission import arguments, configuration, ids_file, ref
 from reconcile.control.alone import alone
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
-from reconcile.domain.correction import Action, Item
-from reconcile.domain.plan import LinkPlan, Plan, to_data
+from reconcile.domain.plan import Item, LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.fence import Unread
 from reconcile.pipeline.handoffs import LinkSummary
@@ -57,15 +57,19 @@ def drifted(number: int, compared: int = 100) -> LinkSummary:
 
 def plan(restate: int = 0, approval: bool = True, refused: tuple[str, ...] = ()) -> Plan:
     """Build a plan of so many corrections and one advice."""
-    items = [
-        Item(LINK, "u", Action.RESTATE, "skipped", "", "user-account", (0,), 1, "x", f"c{n}") for n in range(restate)
+    states = [
+        Item(link=LINK, aggregate_id="u", action=Action.RESTATE, cause="skipped", reason="", correction_id=f"c{number}")
+        for number in range(restate)
     ]
-    items.append(Item(LINK, "v", Action.ADVICE, "stashed", "release the stash first"))
+    advice = Item(link=LINK, aggregate_id="v", action=Action.ADVICE, cause="stashed", reason="release the stash first")
     link = LinkPlan(
-        LINK, "login", "login-service", "user-account", "t", 12, ("crc32",), {0: 1}, ("billing",), approval,
-        refused=refused, items=tuple(items),
+        link=LINK, consumer="login", group="login-service", topic="user-account", topic_id="t", partitions=12,
+        partitioner=("crc32",), since={0: 1}, readers=("billing",), approval=approval, refused=refused,
+        items=(*states, advice),
     )  # fmt: skip
-    return Plan("r", "user-account", "0" * 64, {}, (link,))
+    return Plan.sealed(
+        run_id="r", contract="user-account", contract_digest="0" * 64, made_of={}, links=(link,), refused=()
+    )
 
 
 def test_an_attempt_continues_its_run() -> None:
@@ -120,7 +124,7 @@ def test_a_ratio_is_a_share_of_the_link(tmp_path: Path, monkeypatch: pytest.Monk
     """Also where only some ids were asked for: two of them are few among a hundred."""
     run = Workspace(str(tmp_path)).run(ASKED.run_id)
     inputs = run.inputs("digest")
-    run.publish_json("plan", to_data(plan(2)), inputs, stage="plan")
+    run.publish(plan(2), inputs)
     run.publish(summary(drifted(2, compared=2)), inputs)
     run.publish(fence(100), inputs)
     monkeypatch.setattr(stages, "installation", lambda: Installation(None, str(tmp_path), tmp_path))

@@ -13,16 +13,16 @@ from reconcile.contract.model import Contract
 from reconcile.control.correction_state import Correction, State
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
-from reconcile.domain.plan import LinkPlan
+from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.pipeline import apply as stage_apply
 from reconcile.pipeline.apply import StaleGroupError
 from reconcile.pipeline.job import Job
-from tests.unit.test_plan import LOGIN, PLAN
+from tests.unit.test_plan import CONTENT, LOGIN
 from tests.unit.test_plan_drafting import contract
 from tests.unit.test_plan_guard import emitted
 
-SEARCH = replace(
-    LOGIN, link="user-account/search", consumer="search", group="search-service", depends_on=("login-service",)
+SEARCH = LOGIN.replaced(
+    link="user-account/search", consumer="search", group="search-service", depends_on=("login-service",)
 )
 
 
@@ -61,7 +61,7 @@ def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:
     login = of.consumers[0]
     of = of.model_copy(update={"consumers": (login.model_copy(update={"name": "search"}), login)})
     job = type("Job", (), {"contract": of, "say": lambda *_: None, "run": type("Run", (), {"id": "run-1"})})()
-    plan = replace(PLAN, links=(LOGIN, SEARCH))
+    plan = Plan.sealed(**{**CONTENT, "links": (LOGIN, SEARCH)})
     applying = Applying(cast("Job", job), plan, cast("ControlStore", Control()), cast("HeldLease", None))
     try:
         for link in plan.links:

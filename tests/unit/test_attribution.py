@@ -10,7 +10,7 @@ import pytest
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import Kind
 from reconcile.domain.case import Case, Event, LedgerEntry, Link, ParkedIn, Routing, Row
-from reconcile.domain.evidence_notes import event_note, parked_note, told
+from reconcile.domain.evidence import arrange, event_note, parked_note
 from reconcile.domain.finding import Finding, Status
 from tests.unit.cases import (
     ACTIVITY,
@@ -958,5 +958,5 @@ def test_what_may_still_be_applied_is_not_left_out() -> None:
     """Among more notes than a story has."""
     many = (*(event_note(case(LOGIN, AT_1, AT_1), each, "seen") for each in history(*(person(),) * 20)),)
     lying = parked_note(parked("stash", V2), "is stashed here")
-    found_notes = told((*many, lying))
+    found_notes = arrange((*many, lying))
     assert (12, lying) == (len(found_notes), found_notes[-1])

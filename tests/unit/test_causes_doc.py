@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile.domain.attribution import attribute, ground_of
+from reconcile.domain.attribution import attribute, decide
 from reconcile.domain.case import Case, FieldRule, Routing
 from reconcile.domain.cause import Cause
-from reconcile.domain.confidence import Ground
+from reconcile.domain.grounds import Ground
+from reconcile.domain.inquiry import Inquiry
 from reconcile.files import committed
 from tests.unit.cases import ACTIVITY, BILLING, LOGIN, UNVERSIONED, applied, case, event, history, parked, person, row
 
@@ -82,7 +83,7 @@ ONE_OF_EACH = {
     Ground.SAME_VERSION: case(LOGIN, AT_2, row(person("x"), 2), [V1, replace(V2, fields=person("x"))]),
     Ground.SAME_VERSION_FOLD: case(BILLING, OWED, row({"balance": "139", "tariff": "plus"}),
                                    [*SUMS[:2], event(3, {"balance": "39"})]),
-    Ground.NOTHING_LEFT: case(LOGIN, AT_2, AT_1, begin=9),
+    Ground.ALL_GONE: case(LOGIN, AT_2, AT_1, begin=9),
     Ground.NEWEST_GONE: case(LOGIN, AT_2, AT_1, [V1], begin=9),
     Ground.PERHAPS_EXPIRED: case(LOGIN, None, AT_1, begin=9),
     Ground.FORMER_STATE_GONE: case(UNVERSIONED, WAS_4, WAS_1, PLAIN[3:], begin=3),
@@ -91,11 +92,11 @@ ONE_OF_EACH = {
     Ground.COPY_WITHOUT_ID: replace(case(LOGIN, None, AT_1), id=None),
     Ground.NO_STATE: case(UNVERSIONED, WAS_2, row(person("x")), PLAIN[:2]),
     Ground.NO_SUM: billing("141"),
-    Ground.NO_STATE_LEFT: case(UNVERSIONED, WAS_4, row(person("x")), PLAIN[2:], begin=2),
+    Ground.NO_KNOWN_STATE: case(UNVERSIONED, WAS_4, row(person("x")), PLAIN[2:], begin=2),
     Ground.OTHER_THAN_VERSION: case(LOGIN, AT_2, row(person("x"), 2), [V1, V2]),
     Ground.OTHER_THAN_LEDGER: case(UNVERSIONED, WAS_2, WAS_1, PLAIN[:2], ledger=applied(PLAIN[:2])),
     Ground.ROW_GONE: case(LOGIN, AT_2, None, [V1, V2]),
-    Ground.UNTOLD: case(replace(LOGIN, fields=(*LOGIN.fields, FieldRule("rank", told=False))),
+    Ground.NOT_CARRIED: case(replace(LOGIN, fields=(*LOGIN.fields, FieldRule("rank", carried=False))),
                         row({**V1.fields, "rank": "1"}, 1), row({**V1.fields, "rank": "2"}, 1), [V1]),
     Ground.RETRYING: case(LOGIN, AT_2, AT_1, [V1, V2], parked=(parked("retry", V2),)),
     Ground.RETRYING_AMONG: partly("retry"),
@@ -141,7 +142,7 @@ ONE_OF_EACH = {
 @pytest.mark.parametrize("ground", [each for each in Ground if each is not Ground.NOTHING_SHOWN])
 def test_every_ground_is_reached(ground: Ground) -> None:
     """A case for each row of the table."""
-    assert ground is ground_of(ONE_OF_EACH[ground])
+    assert ground is _ground(ONE_OF_EACH[ground])
 
 
 @pytest.mark.parametrize("ground", ONE_OF_EACH)
@@ -172,6 +173,11 @@ def test_the_page_says_what_the_table_says() -> None:
     for cause in Cause:
         rows = "".join(_line(ground) for ground in Ground if ground.cause is cause)
         assert rows in told[cause]
+
+
+def _ground(of: Case) -> Ground | None:
+    decided = decide(Inquiry(of))
+    return None if decided is None else decided.ground
 
 
 def _line(ground: Ground) -> str:

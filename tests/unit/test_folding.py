@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconcile.domain.aggregate_log import in_log_order, in_true_order
 from reconcile.domain.case import Event
 from reconcile.domain.comparison import equal
 from reconcile.domain.folding import UNKNOWN, Fit, Folding, State, total
-from reconcile.domain.true_order import in_log_order, in_true_order
 from tests.unit.cases import BILLING, LOGIN, event, history, patches, person
 
 PATCHES = Folding(BILLING.fields, patch=True, same=equal)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from reconcile.domain.correction import Action, Item
-from reconcile.domain.plan import Caps, LinkPlan, Plan, from_data, to_data
+from reconcile.domain.plan import Caps, Item, LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
 
 RESTATED = Item(
     link="user-account/login",
@@ -22,7 +21,13 @@ RESTATED = Item(
     basis="f" * 64,
     correction_id="c-1",
 )
-LEFT = Item("user-account/login", "u-2", Action.LEFT, "in_flight", "it is in flight")
+NOT_REPAIRED = Item(
+    link="user-account/login",
+    aggregate_id="u-2",
+    action=Action.NOT_REPAIRED,
+    cause="in_flight",
+    reason="it is in flight",
+)
 LOGIN = LinkPlan(
     link="user-account/login",
     consumer="login",
@@ -34,27 +39,34 @@ LOGIN = LinkPlan(
     since={10: 7, 2: 9},
     readers=("billing-service",),
     approval=True,
-    items=(RESTATED, LEFT),
+    items=(RESTATED, NOT_REPAIRED),
 )
-PLAN = Plan("run-1", "user-account", "d" * 64, {"findings": "f" * 64}, (LOGIN,))
+CONTENT = {
+    "run_id": "run-1",
+    "contract": "user-account",
+    "contract_digest": "d" * 64,
+    "made_of": {"findings": "f" * 64},
+    "links": (LOGIN,),
+}
+PLAN = Plan.sealed(**CONTENT)
 
 
 def test_a_plan_comes_back_as_it_was_written() -> None:
     """Written as JSON and read again it is the same."""
-    assert PLAN == from_data(json.loads(json.dumps(to_data(PLAN))))
+    assert PLAN == Plan.model_validate(json.loads(json.dumps(PLAN.model_dump(mode="json"))))
 
 
 def test_a_plan_that_was_edited_is_refused() -> None:
     """Whoever changes a reason, a partition or an item changes what was approved."""
-    data = json.loads(json.dumps(to_data(PLAN)))
+    data = PLAN.model_dump(mode="json")
     data["links"][0]["items"][0]["partitions"] = [5]
     with pytest.raises(ValueError, match="not say any more what was planned"):
-        from_data(data)
+        Plan.model_validate(data)
 
 
 def test_equal_plans_have_equal_digests() -> None:
     """The digest depends on what a plan says alone."""
-    assert PLAN.digest == replace(PLAN, made_of=dict(PLAN.made_of)).digest
+    assert PLAN.digest == Plan.sealed(**{**CONTENT, "made_of": dict(PLAN.made_of)}).digest
 
 
 def test_only_items_that_write_are_corrections() -> None:
@@ -64,12 +76,13 @@ def test_only_items_that_write_are_corrections() -> None:
 
 def test_the_counts_name_every_action() -> None:
     """Zeros too, so that a reader of the file can rely on them."""
-    assert {"restate": 1, "tombstone": 0, "advice": 0, "left": 1} == LOGIN.counts
+    assert {"restate": 1, "tombstone": 0, "advice": 0, "not_repaired": 1} == LOGIN.counts
 
 
 def test_reasons_name_their_link() -> None:
     """A refusal of one link refuses the plan."""
-    assert ["user-account/login: too many"] == replace(PLAN, links=(replace(LOGIN, refused=("too many",)),)).reasons
+    refused = LOGIN.replaced(refused=("too many",))
+    assert ["user-account/login: too many"] == Plan.sealed(**{**CONTENT, "links": (refused,)}).reasons
 
 
 def test_a_plan_within_its_caps_may_be_applied() -> None:

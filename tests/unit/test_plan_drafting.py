@@ -13,18 +13,11 @@ import yaml
 from reconcile.audit.partitioning import Inference, Router, infer
 from reconcile.contract.model import Contract
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import (
-    CORRECTION_ID,
-    RUN_ID,
-    Action,
-    Correction,
-    correction_id,
-    event_id,
-    key_digest,
-)
+from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction, correction_id, event_id, key_digest
 from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.domain.plan import LinkPlan
+from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.repair import planning
 from reconcile.repair.log_facts import Trace
@@ -113,7 +106,10 @@ def world(
 def planned(of: Contract, now: World, *findings: Finding) -> LinkPlan:
     """Plan for login."""
     consumer = of.consumers[0]
-    empty = LinkPlan("user-account/login", "login", "login-service", "", "", 0, (), {}, (), approval=True)
+    empty = LinkPlan(
+        link="user-account/login", consumer="login", group="login-service", topic="", topic_id="", partitions=0,
+        partitioner=(), since={}, readers=(), approval=True,
+    )  # fmt: skip
     return planning.planned(empty, findings or (finding(),), of, consumer, "run-1", now)
 
 
@@ -164,7 +160,7 @@ def test_records_elsewhere_have_to_be_consumed_first() -> None:
     of = contract()
     trace = Trace({HOME: 40, 3: 90}, ID.encode(), HOME, 5)
     before, after = (world(of, trace=trace, committed={**SINCE, 3: offset}) for offset in (90, 91))
-    assert (Action.LEFT, Action.RESTATE) == tuple(planned(of, each).items[0].action for each in (before, after))
+    assert (Action.NOT_REPAIRED, Action.RESTATE) == tuple(planned(of, each).items[0].action for each in (before, after))
 
 
 def test_a_group_that_reads_uncommitted_records_is_refused() -> None:
@@ -343,7 +339,7 @@ def test_a_patch_carries_no_sum() -> None:
         "user-balance",
         topic={"value": {"id": "user_id", "version": "version", "tariff": "tariff", "amount": "balance"}},
     )
-    assert frozenset({"tariff"}) == planning.terms(of, of.consumers[0]).told
+    assert frozenset({"tariff"}) == planning.terms(of, of.consumers[0]).carried
     assert (("tariff",),) == planning.telling(of)
 
 

@@ -15,8 +15,9 @@ from reconcile.contract.model import Contract, Topic
 from reconcile.control.correction_state import Correction as Intended
 from reconcile.control.correction_state import State
 from reconcile.domain.case import FieldRule, Row
-from reconcile.domain.correction import Action, Correction, Item, key_digest
-from reconcile.domain.plan import LinkPlan
+from reconcile.domain.correction import Correction, key_digest
+from reconcile.domain.plan import Item, LinkPlan
+from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.pipeline.apply import awaited, became
 from reconcile.repair.guard import NewerThanBasis, guarded, moved_on
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 ROW = SourceRow("u-1", 5, gone=False, values={"email": "a@x"})
-ITEM = Item("user-account/login", "u-1", Action.RESTATE, "skipped", "", "t", (0,), 5, ROW.basis, "c-1")
-GONE = replace(ITEM, action=Action.TOMBSTONE, basis=None)
+ITEM = Item(
+    link="user-account/login", aggregate_id="u-1", action=Action.RESTATE, cause="skipped", reason="", topic="t",
+    partitions=(0,), basis_version=5, basis=ROW.basis, correction_id="c-1",
+)  # fmt: skip
+GONE = ITEM.model_copy(update={"action": Action.TOMBSTONE, "basis": None})
 TOPIC = Topic.model_validate(
     {"cluster": "main", "name": "t", "version": "$.version", "type": "header:type", "ignore_types": ["Viewed"]}
 )
@@ -89,7 +93,7 @@ def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dro
     contract = contract.model_copy(update={"topic": TOPIC.model_copy(update={"value": {"email": "mail"}})})
     form = TopicForm(Codec("json"), usual_type="Renamed")
     known = {} if key is None else {"u-1": Known(key)}
-    item = replace(ITEM, correction_id=str(UUID(int=1)), key=key_digest(b"u-1"))
+    item = ITEM.model_copy(update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1")})
     found = guarded([item], {"u-1": [ROW]}, known, Records(contract, form, "run-1", {0: 0}))
     assert (dropped, not dropped) == ("the log no longer shows the key" in str(found.dropped), bool(found.corrections))
 
@@ -189,7 +193,10 @@ def emitted(id_: str, state: State, offset: int | None) -> Intended:
 
 def test_what_an_earlier_attempt_emitted_was_not_dropped() -> None:
     """Its source has moved on since, so that the guard of the resumed attempt left it out."""
-    link = LinkPlan("l", "c", "g", "t", "id", 1, (), {}, (), approval=True)
+    link = LinkPlan(
+        link="l", consumer="c", group="g", topic="t", topic_id="id", partitions=1,
+        partitioner=(), since={}, readers=(), approval=True,
+    )  # fmt: skip
     records = [emitted("c-1", State.EMITTED, 7), emitted("c-2", State.DROPPED, None)]
     told = became(link, records, {"c-1": "moved on", "c-3": "moved on"})
     assert [("c-1", 7)] == [(each.correction_id, each.offset) for each in told.emitted]

@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 
 from reconcile.domain.cause import Cause
-from reconcile.domain.correction import Action
 from reconcile.domain.finding import (
     Confidence,
     Difference,
@@ -21,12 +20,13 @@ from reconcile.domain.finding import (
     Hop,
     Status,
 )
-from reconcile.domain.plan_rules import TABLE, Standing, Terms, in_order, treat
+from reconcile.domain.plan import repair_order
+from reconcile.domain.plan_rules import TABLE, Action, AggregateFacts, Terms, treat
 from reconcile.files import committed
 
-TERMS = Terms(deletes=True, told=frozenset({"email", "phone"}))
-HERE = Standing(version=5, log_version=5)
-GONE = Standing(rows=0, version=None, log_version=5)
+TERMS = Terms(deletes=True, carried=frozenset({"email", "phone"}))
+HERE = AggregateFacts(version=5, log_version=5)
+GONE = AggregateFacts(rows=0, version=None, log_version=5)
 ALL = list(product(Cause, Difference))
 
 
@@ -48,12 +48,12 @@ def finding(cause: Cause = Cause.SKIPPED, difference: Difference = Difference.CH
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def standing(difference: Difference) -> Standing:
+def facts(difference: Difference) -> AggregateFacts:
     """Give how an aggregate stands that is as its finding says."""
     return GONE if difference is Difference.ORPHAN else HERE
 
 
-def action(of: Finding, terms: Terms = TERMS, now: Standing = HERE) -> Action:
+def action(of: Finding, terms: Terms = TERMS, now: AggregateFacts = HERE) -> Action:
     """Give what is done."""
     return treat(of, terms, now).action
 
@@ -61,13 +61,13 @@ def action(of: Finding, terms: Terms = TERMS, now: Standing = HERE) -> Action:
 @pytest.mark.parametrize(("cause", "difference"), ALL)
 def test_each_cause_and_difference_has_its_treatment(cause: Cause, difference: Difference) -> None:
     """Where nothing speaks against it, what the table says is done."""
-    assert TABLE[cause][difference] == treat(finding(cause, difference), TERMS, standing(difference))
+    assert TABLE[cause][difference] == treat(finding(cause, difference), TERMS, facts(difference))
 
 
 @pytest.mark.parametrize(("cause", "difference"), ALL)
 def test_a_record_is_only_written_where_it_can_mend(cause: Cause, difference: Difference) -> None:
     """A state is restated for what the source has, a deletion is told of what it has not, and of nothing else."""
-    done = action(finding(cause, difference), now=standing(difference))
+    done = action(finding(cause, difference), now=facts(difference))
     assert (done is Action.TOMBSTONE) <= (difference is Difference.ORPHAN)
     assert (done is Action.RESTATE) <= (difference in (Difference.MISSING, Difference.CHANGED))
 
@@ -80,22 +80,22 @@ def test_a_record_is_only_written_where_it_can_mend(cause: Cause, difference: Di
         (TERMS, None, Status.INCOMPLETE),
         (TERMS, None, Status.IN_FLIGHT),
         (TERMS, None, Status.TOLERATED),
-        (TERMS, replace(HERE, unread=(3,)), Status.CONFIRMED),
-        (TERMS, replace(HERE, key=False), Status.CONFIRMED),
+        (TERMS, replace(HERE, lagging=(3,)), Status.CONFIRMED),
+        (TERMS, replace(HERE, key_known=False), Status.CONFIRMED),
     ],
 )
 def test_nothing_is_written_against_a_veto(
-    cause: Cause, difference: Difference, terms: Terms, now: Standing | None, status: Status
+    cause: Cause, difference: Difference, terms: Terms, now: AggregateFacts | None, status: Status
 ) -> None:
     """No cause and no difference passes a cause that is not permitted, an unconfirmed finding, unread records."""
-    done = treat(finding(cause, difference, status=status), terms, now or standing(difference))
-    assert done.action in (Action.ADVICE, Action.LEFT)
+    done = treat(finding(cause, difference, status=status), terms, now or facts(difference))
+    assert done.action in (Action.ADVICE, Action.NOT_REPAIRED)
 
 
 @pytest.mark.parametrize(("cause", "difference"), ALL)
 def test_every_treatment_has_a_reason(cause: Cause, difference: Difference) -> None:
     """A person can read why."""
-    assert treat(finding(cause, difference), TERMS, standing(difference)).reason
+    assert treat(finding(cause, difference), TERMS, facts(difference)).reason
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -116,7 +116,7 @@ def test_a_deletion_needs_its_own_yes(cause: Cause) -> None:
 def test_a_finding_that_is_not_confirmed_says_so(status: Status, why: str) -> None:
     """Nothing is done about it, and the reason is its own."""
     done = treat(finding(status=status), TERMS, HERE)
-    assert (Action.LEFT, True) == (done.action, why in done.reason)
+    assert (Action.NOT_REPAIRED, True) == (done.action, why in done.reason)
 
 
 def test_a_source_that_moved_on_is_left_to_its_own_event() -> None:
@@ -126,17 +126,17 @@ def test_a_source_that_moved_on_is_left_to_its_own_event() -> None:
 
 def test_a_row_that_is_gone_is_not_restated() -> None:
     """What the source no longer has has no state."""
-    assert Action.LEFT == action(finding(), now=GONE)
+    assert Action.NOT_REPAIRED == action(finding(), now=GONE)
 
 
 def test_a_row_that_came_back_is_not_deleted() -> None:
     """An orphan that the source has again is none."""
-    assert Action.LEFT == action(finding(difference=Difference.ORPHAN), now=HERE)
+    assert Action.NOT_REPAIRED == action(finding(difference=Difference.ORPHAN), now=HERE)
 
 
 def test_a_deletion_that_is_told_by_a_state_needs_one() -> None:
     """What neither log nor source has ever described is left to a person; it keeps nothing else from being repaired."""
-    unknown = replace(GONE, described=False)
+    unknown = replace(GONE, state_known=False)
     orphan = finding(Cause.PHANTOM, Difference.ORPHAN)
     deleting = replace(TERMS, deletes=True)
     assert Action.TOMBSTONE == action(orphan, deleting, unknown)
@@ -195,9 +195,9 @@ def test_what_may_still_be_applied_comes_first(
     """Whatever the cause is: what lies in the stash or a retry topic would overwrite a correction."""
     lying = Evidence(kind, "lies here", unresolved=True)
     of = finding(cause, difference, evidence=(lying,))
-    assert TABLE[as_if or cause][difference] == treat(of, TERMS, standing(difference))
+    assert TABLE[as_if or cause][difference] == treat(of, TERMS, facts(difference))
     over = replace(of, evidence=(replace(lying, unresolved=False),))
-    assert TABLE[cause][difference] == treat(over, TERMS, standing(difference))
+    assert TABLE[cause][difference] == treat(over, TERMS, facts(difference))
 
 
 @pytest.mark.parametrize("guard", ["newer", "newer-or-equal"])
@@ -230,7 +230,7 @@ def test_an_id_that_the_source_holds_twice_is_for_people() -> None:
 def test_immutable_records_are_only_added() -> None:
     """A copy of immutable records gets what it lacks; what it has is for people."""
     terms = replace(TERMS, records=True)
-    done = {each: action(finding(difference=each), terms, standing(each)) for each in list(Difference)[:3]}
+    done = {each: action(finding(difference=each), terms, facts(each)) for each in list(Difference)[:3]}
     expected = {Difference.MISSING: Action.RESTATE, Difference.ORPHAN: Action.ADVICE, Difference.CHANGED: Action.ADVICE}
     assert expected == done
 
@@ -251,12 +251,12 @@ def test_a_topic_without_a_value_restates_nothing() -> None:
 
 def test_groups_come_behind_those_that_they_build_on() -> None:
     """A chain is turned round; a group outside of the contract plays no part."""
-    assert (["c", "b", "a"], []) == in_order({"a": ["b"], "b": ["c", "elsewhere"], "c": []})
+    assert (["c", "b", "a"], []) == repair_order({"a": ["b"], "b": ["c", "elsewhere"], "c": []})
 
 
 def test_groups_that_depend_on_one_another_are_told() -> None:
     """They keep the contract's order."""
-    assert (["c", "a", "b"], ["a", "b"]) == in_order({"a": ["b"], "b": ["a"], "c": []})
+    assert (["c", "a", "b"], ["a", "b"]) == repair_order({"a": ["b"], "b": ["a"], "c": []})
 
 
 def test_the_documentation_has_the_same_table() -> None:

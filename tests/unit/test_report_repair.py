@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.domain.correction import Action, Item
-from reconcile.domain.plan import LinkPlan, Plan, to_data
+from reconcile.domain.plan import Item, LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
 from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, VerifiedCorrection
 from reconcile.pipeline.result import links_of, report_of
 from reconcile.pipeline.runs import overview
@@ -29,16 +29,17 @@ def planned(folder: Path) -> tuple[Workspace, Run]:
     place, run = made_run(folder, [finding("u1"), finding("u2")])
     items = (
         Item(
-            LINK, "u1", Action.RESTATE, "skipped", "says the source's state again", "user-account", (4,), 3, "x", "c1"
+            link=LINK, aggregate_id="u1", action=Action.RESTATE, cause="skipped", topic="user-account",
+            reason="says the source's state again", partitions=(4,), basis_version=3, basis="x", correction_id="c1",
         ),
-        Item(LINK, "u2", Action.ADVICE, "stashed", "release the stash first"),
-    )
-    link = LinkPlan(
-        LINK, "login", "login-service", "user-account", "t", 12, ("crc32",), {0: 1}, ("billing-service",), True,
-        items=items,
+        Item(link=LINK, aggregate_id="u2", action=Action.ADVICE, cause="stashed", reason="release the stash first"),
     )  # fmt: skip
-    plan = Plan("r1", "user-account", "0" * 64, {}, (link,))
-    run.publish_json("plan", to_data(plan), INPUTS, stage="plan")
+    link = LinkPlan(
+        link=LINK, consumer="login", group="login-service", topic="user-account", topic_id="t", partitions=12,
+        partitioner=("crc32",), since={0: 1}, readers=("billing-service",), approval=True, items=items,
+    )  # fmt: skip
+    plan = Plan.sealed(run_id="r1", contract="user-account", contract_digest="0" * 64, made_of={}, links=(link,))
+    run.publish_json("plan", plan.model_dump(mode="json"), INPUTS, stage="plan")
     return place, run
 
 

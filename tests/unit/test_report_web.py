@@ -11,7 +11,6 @@ from fastapi.testclient import TestClient
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.plan import Plan
-from reconcile.domain.plan import to_data as plan_data
 from reconcile.settings.settings import Settings
 from reconcile.web.app import web_app
 from reconcile.web.pages import PER_PAGE
@@ -189,6 +188,9 @@ def test_a_report_follows_what_is_added_to_the_run(runs: Path) -> None:
     app = client(runs)
     assert "No plan was made." in app.get("/runs/r1").text
     run = Workspace(runs).run("r1")
-    plan = Plan("r1", "user-account", "0" * 64, {}, refused=("the run is incomplete",))
-    run.publish_json("plan", plan_data(plan), run.manifest("summary").inputs, stage="plan")
+    refused = ("the run is incomplete",)
+    plan = Plan.sealed(
+        run_id="r1", contract="user-account", contract_digest="0" * 64, made_of={}, links=(), refused=refused
+    )
+    run.publish(plan, run.manifest("summary").inputs)
     assert "Refused: the run is incomplete" in app.get("/runs/r1").text

@@ -76,7 +76,7 @@ def world_of(folder: Path, monkeypatch: pytest.MonkeyPatch, contract: str) -> Wo
 
     def plan(_: Job) -> Plan:
         made.did.append("plan")
-        return Plan("r1", "user-account", "0" * 64, {})
+        return Plan.sealed(run_id="r1", contract="user-account", contract_digest="0" * 64, made_of={})
 
     monkeypatch.setattr(import_module("reconcile.cli.run"), "new_job", new_job)
     monkeypatch.setattr("reconcile.pipeline.quality.require_suites", lambda _: made.did.append("suites"))

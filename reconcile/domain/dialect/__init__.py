@@ -1,4 +1,4 @@
-"""Where a record in a retry, dead-letter or stash topic came from, and why, as told by its headers.
+"""Where a record in a retry, dead-letter or stash topic came from, and why, as its headers say.
 
 Each framework has a dialect of its own (the table is in `reader`). A framework may also have passed the record on more
 than once: then the topic, partition, offset, time and group are those of the first hop, which is the true origin, and
@@ -59,10 +59,10 @@ def read(headers: Headers, dialect: str = AUTO) -> Origin | None:
 
 
 def write(origin: Origin) -> list[tuple[str, bytes]]:
-    """The headers that tell the origin in the `reconcile` dialect, whatever dialect it was read from."""
+    """The headers that say the origin in the `reconcile` dialect, whatever dialect it was read from."""
     values = {name: getattr(origin, name) for name in OWN} | {"at": _milliseconds(origin.at)}
-    told = {header: values[name] for name, header in OWN.items() if values[name] not in (None, "")}
-    return [(header, str(value).encode(errors="replace")) for header, value in told.items()]
+    written = {header: values[name] for name, header in OWN.items() if values[name] not in (None, "")}
+    return [(header, str(value).encode(errors="replace")) for header, value in written.items()]
 
 
 _PLACE = ("topic", "partition", "offset", "at")
@@ -75,14 +75,14 @@ def _origin(readers: Sequence[Reader], headers: Headers) -> Origin:
     by_age = sorted(readers, key=lambda reader: _first(hops, reader.names(*_PLACE[:3])))
     latest_first = sorted(readers, key=lambda reader: _first(hops[::-1], reader.names()))
     oldest, latest = by_age[0], latest_first[0]
-    told: dict[str, Any] = {name: oldest.value(name, hops) for name in _PLACE}
-    told["group"] = _any(by_age, "group", hops)
-    told |= {name: _any(latest_first, name, hops[::-1]) for name in _CAUSE}
-    told["attempt"] = _any(
+    parts: dict[str, Any] = {name: oldest.value(name, hops) for name in _PLACE}
+    parts["group"] = _any(by_age, "group", hops)
+    parts |= {name: _any(latest_first, name, hops[::-1]) for name in _CAUSE}
+    parts["attempt"] = _any(
         latest_first, "attempt", headers[::-1]
     )  # counters are appended even where hops are prepended
-    told["at"] = _instant(told["at"])
-    return Origin(dialect=latest.dialect, pointer=latest.pointer, **told)
+    parts["at"] = _instant(parts["at"])
+    return Origin(dialect=latest.dialect, pointer=latest.pointer, **parts)
 
 
 def _first(headers: Headers, names: set[str]) -> int:

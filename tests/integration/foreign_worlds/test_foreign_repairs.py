@@ -16,8 +16,8 @@ import yaml
 from confluent_kafka.admin import NewTopic
 from psycopg2 import sql
 
-from reconcile.domain.correction import Action
 from reconcile.domain.plan import Plan
+from reconcile.domain.plan_rules import Action
 from reconcile.lab.process import wait_until
 from reconcile.lab.services.consumer import Group
 from reconcile.lab.services.copies import Record
@@ -280,7 +280,7 @@ def test_the_next_run_finds_what_was_left(repairs: Repairs, name: str) -> None:
         (link.link, each.aggregate_id): each.cause
         for link in done.plan.links
         for each in link.items
-        if each.action in (Action.ADVICE, Action.LEFT)
+        if each.action in (Action.ADVICE, Action.NOT_REPAIRED)
     }
     assert left == {key: each["cause"] for key, each in done.after.items()}
 

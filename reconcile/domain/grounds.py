@@ -1,11 +1,15 @@
-"""On what a cause is decided: every ground that there is, and how strongly it speaks."""
+"""On what a cause is decided: every ground that there is, how strongly it speaks, and what was decided on it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
+from reconcile.domain.case import ParkedIn
 from reconcile.domain.cause import Cause
-from reconcile.domain.finding import Confidence, Hop
+from reconcile.domain.finding import Confidence, Evidence, Hop
 
 _CERTAIN, _PROBABLE, _POSSIBLE = Confidence
 _TO_LOG, _TO_CONSUMER, _IN_CONSUMER = Hop
@@ -95,7 +99,7 @@ class Ground(Enum):
         Cause.PAYLOAD_DIVERGENCE, _PROBABLE, _TO_LOG, (Cause.NEVER_PUBLISHED,),
         "all changes up to the source's version together do not give the source's state",
     )
-    NOTHING_LEFT = (
+    ALL_GONE = (
         Cause.EXPIRED, _CERTAIN, None, (),
         "the source has it, and the log has no event of it and does not reach back",
     )
@@ -131,7 +135,7 @@ class Ground(Enum):
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED),
         "the same, where a sum differs, and otherwise what an event said once: several faults together could give that",
     )
-    NO_STATE_LEFT = (
+    NO_KNOWN_STATE = (
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.EXPIRED, Cause.SKIPPED),
         "the same as far as the log reaches back; several events that were due would each have brought another state",
     )
@@ -151,7 +155,7 @@ class Ground(Enum):
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
         "of what differs only the event tells that made the row; what it would hold without that one is not known",
     )
-    UNTOLD = (
+    NOT_CARRIED = (
         Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED,),
         "only fields differ of which no event tells",
     )
@@ -301,3 +305,21 @@ class Ground(Enum):
         self.hop = hop
         self.alternatives = alternatives
         self.when = when
+
+
+PARKED: Mapping[ParkedIn, tuple[Ground, Ground]] = {
+    "retry": (Ground.RETRYING, Ground.RETRYING_AMONG),
+    "stash": (Ground.STASHED, Ground.STASHED_AMONG),
+    "dead_letter": (Ground.DEAD_LETTERED, Ground.DEAD_LETTERED_AMONG),
+}
+"""The grounds on which an event in a failure topic names the cause: alone, and among others that are lost."""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What was decided, on what ground, and what shows it."""
+
+    ground: Ground
+    since: datetime | None = None
+    """The time of the first event that did not take."""
+    notes: tuple[Evidence, ...] = ()

@@ -1,60 +1,71 @@
-"""What was seen, each in a short clause: the notes of which a finding's story is made."""
+"""What was seen, each in a short clause: the notes that are the evidence of a finding."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 
-from reconcile.domain.case import Case, Event, Parked
-from reconcile.domain.confidence import Ground
+from reconcile.domain.case import Case, Event, Parked, Routing
 from reconcile.domain.finding import Evidence, EvidenceKind
-from reconcile.domain.ledger import Ledger
+from reconcile.domain.ledger import MatchedLedger
 
-MOST = 12
+_MOST = 12
 _OF_EACH = 4
 # As a person would tell the story.
 _ORDER: tuple[EvidenceKind, ...] = (
     "outbox", "retention", "event", "partition", "offset", "retry", "stash", "dead_letter", "ledger",
 )  # fmt: skip
+_WAITS = {"retry": "waits here", "stash": "is stashed here", "dead_letter": "lies here"}
+_ROUTED = {
+    Routing.HOME: "its key belongs here",
+    Routing.FORMER: "its key belonged here before the topic grew",
+    Routing.WRONG: "its key does not belong here",
+    Routing.UNKNOWN: "no partitioner explains the topic",
+}
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What was decided, on what ground, and what says so."""
-
-    ground: Ground
-    since: datetime | None = None
-    notes: tuple[Evidence, ...] = ()
-
-
-def told(notes: Iterable[Evidence]) -> tuple[Evidence, ...]:
+def arrange(notes: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """Put notes into the order of the story, each once, and leave out what would be too many.
 
     What may still be applied is never left out: a repair depends on it.
     """
     ordered = sorted(dict.fromkeys(notes), key=lambda note: _ORDER.index(note.kind))
     places = [place for place, note in enumerate(ordered) if not note.unresolved]
-    left_out = places[len(places) - max(len(ordered) - MOST, 0) :]
+    left_out = places[len(places) - max(len(ordered) - _MOST, 0) :]
     return tuple(note for place, note in enumerate(ordered) if place not in left_out)
 
 
 def event_note(case: Case, event: Event, note: str) -> Evidence:
-    """Tell of an event in the log."""
+    """Describe an event in the log."""
     return Evidence("event", note, case.link.topic, event.partition, event.offset, event.version, event.at)
 
 
 def event_notes(case: Case, events: Sequence[Event], note: str) -> list[Evidence]:
-    """Tell of several events; of the first and the last ones, where they are many."""
+    """Describe several events; the first and the last ones, where they are many."""
     if len(events) <= _OF_EACH:
         return [event_note(case, event, note) for event in events]
-    left = len(events) - _OF_EACH + 1
-    shown = [event_note(case, event, note) for event in (*events[: _OF_EACH - 2], events[-1])]
-    return [*shown[:-1], event_note(case, events[_OF_EACH - 2], f"{note}; and so are {left - 1} more"), shown[-1]]
+    more = len(events) - _OF_EACH
+    first = [event_note(case, event, note) for event in events[: _OF_EACH - 2]]
+    between = event_note(case, events[_OF_EACH - 2], f"{note}; and so are {more} more")
+    return [*first, between, event_note(case, events[-1], note)]
+
+
+def gap_notes(case: Case, former: Event, later: Event) -> tuple[Evidence, ...]:
+    """Describe the neighbours of a version that was never published."""
+    return (
+        event_note(case, former, "the last version before a gap"),
+        event_note(case, later, "the next version in the log"),
+    )
+
+
+def routing_notes(case: Case, events: Iterable[Event]) -> Iterator[Evidence]:
+    """Describe why events stand where they do."""
+    for event in events:
+        note = _ROUTED[event.routing] + (f": put by {event.routed_by}" if event.routed_by is not None else "")
+        yield Evidence("partition", note, case.link.topic, event.partition, event.offset, event.version, event.at)
 
 
 def offset_notes(case: Case, events: Iterable[Event]) -> list[Evidence]:
-    """Tell how far the group has committed in the partitions of some events."""
+    """Describe how far the group has committed in the partitions of some events."""
     found = []
     for partition in dict.fromkeys(event.partition for event in events):
         place = case.link.places.get(partition)
@@ -65,15 +76,20 @@ def offset_notes(case: Case, events: Iterable[Event]) -> list[Evidence]:
 
 
 def parked_note(parked: Parked, note: str) -> Evidence:
-    """Tell of a record in a failure topic."""
+    """Describe a record in a failure topic."""
     if parked.error is not None:
         note = f"{note}, for {parked.error}"
     place = (parked.topic, parked.partition, parked.offset)
     return Evidence(parked.kind, note, *place, parked.version, parked.at, unresolved=parked.resolved is None)
 
 
-def ledger_notes(case: Case, ledger: Ledger, events: Iterable[Event]) -> list[Evidence]:
-    """Tell what the ledger says of some events."""
+def waiting_note(parked: Parked, more: str = "") -> Evidence:
+    """Describe a record that may still be applied."""
+    return parked_note(parked, _WAITS[parked.kind] + more)
+
+
+def ledger_notes(case: Case, ledger: MatchedLedger, events: Iterable[Event]) -> list[Evidence]:
+    """Describe what the ledger says of some events."""
     found = []
     for event in events:
         entries = ledger.entries.get(event.place, ())
@@ -86,7 +102,7 @@ def ledger_notes(case: Case, ledger: Ledger, events: Iterable[Event]) -> list[Ev
 
 
 def retention_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:
-    """Tell where the log begins."""
+    """Describe where the log begins."""
     found = []
     for partition in sorted(set(partitions)):
         place = case.link.places.get(partition)
@@ -97,7 +113,7 @@ def retention_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:
 
 
 def absence_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:
-    """Tell where a record of the id would stand, and does not."""
+    """Describe where a record of the id would stand, and does not."""
     note = "holds no record of this id, from its beginning to its end"
     found = sorted(set(partitions) & case.link.places.keys())
     if len(found) > _OF_EACH:
@@ -106,13 +122,13 @@ def absence_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:
 
 
 def cut_notes(case: Case) -> list[Evidence]:
-    """Tell that only the newest events were looked at."""
+    """Say that only the newest events were looked at; nothing where all were."""
     if not case.events_cut:
         return []
     return [Evidence("retention", f"{case.events_cut} older events were not looked at", case.link.topic)]
 
 
 def outbox_note(case: Case) -> Evidence:
-    """Tell of the outbox."""
+    """Describe the outbox."""
     rows = case.outbox_pending
     return Evidence("outbox", f"{rows} of its rows {'is' if rows == 1 else 'are'} not published")
