@@ -93,7 +93,7 @@ class Attributing:
 
     def _repair(self, finding: Finding, row: dict[str, Any]) -> ProposedRepair:
         treatment = by_finding(finding, self.terms)
-        home = self.router.home(self._key(row)) if treatment.writes and self.main else None
+        home = self.router.home(self._key(row)) if treatment.action.writes and self.main else None
         return ProposedRepair(str(treatment.action), home, treatment.reason)
 
     def case(self, row: dict[str, Any]) -> Case:

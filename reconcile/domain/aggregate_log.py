@@ -15,7 +15,7 @@ class AggregateLog:
     """What the log says of one aggregate; each answer is computed once, and only if somebody needs it."""
 
     def __init__(self, case: Case, rules: Sequence[FieldRule]) -> None:
-        """`rules` are the fields by which the source's newest event is told from others that are as new."""
+        """`rules` are the fields that show which of several newest events is the source's."""
         self.case = case
         self.link = case.link
         self._rules = rules

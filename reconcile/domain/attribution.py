@@ -8,7 +8,7 @@ consumer did with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from reconcile.domain.aggregate_log import since_deletion
 from reconcile.domain.case import Case, Event, FieldRule, Row
@@ -200,7 +200,7 @@ def _source_returned(inquiry: Inquiry, source: Row, deletion: Event) -> Attribut
 
 def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Attribution | None:
     """Compare the versions of source and log, and then what the event of the source's version says."""
-    log, case = inquiry.log, inquiry.case
+    log = inquiry.log
     if newest < version:
         if inquiry.source_moved:
             return None
@@ -210,15 +210,23 @@ def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Att
     newer = (event for event in log.life if event.version is not None and event.version > version)
     settled = [event for event in newer if log.is_settled(event)]
     if settled:
-        notes = event_notes(case, settled, f"newer than the source, which is at version {version}")
+        notes = event_notes(inquiry.case, settled, f"newer than the source, which is at version {version}")
         return Attribution(Ground.LOG_NEWER, settled[0].at, tuple(notes))
-    same = next((event for event in reversed(log.truth) if event.version == version), None)
-    if same is not None and inquiry.fields:
-        names = [rule.name for rule in inquiry.concerned if not rule.add and not _says(inquiry, same, rule)]
-        if names:
-            note = event_note(case, same, f"the source's version, and says something else: {', '.join(names)}")
-            return Attribution(Ground.SAME_VERSION, same.at, (note,))
+    if (other := _says_otherwise(inquiry, version)) is not None:
+        return other
     return _by_fold(inquiry, source) if inquiry.link.changes and not inquiry.link.compacted else None
+
+
+def _says_otherwise(inquiry: Inquiry, version: int) -> Attribution | None:
+    """The event of the source's version says something else than the source."""
+    same = next((event for event in reversed(inquiry.log.truth) if event.version == version), None)
+    if same is None or not inquiry.fields:
+        return None
+    names = [rule.name for rule in inquiry.concerned if not rule.add and not _says(inquiry, same, rule)]
+    if not names:
+        return None
+    note = event_note(inquiry.case, same, f"the source's version, and says something else: {', '.join(names)}")
+    return Attribution(Ground.SAME_VERSION, same.at, (note,))
 
 
 def _by_fold(inquiry: Inquiry, source: Row) -> Attribution | None:
@@ -277,13 +285,16 @@ def _unreadable(inquiry: Inquiry, due: bool = False) -> Attribution | None:
         if (inquiry.link.changes or not _is_overtaken(inquiry, event)) and (not due or log.is_due(event)):
             note = event_note(case, event, f"cannot be read: {event.problem}")
             return Attribution(Ground.UNREADABLE, event.at, (note,))
-    names = {each.name for each in inquiry.fields}
-    newest = log.truth[-1] if log.truth else None
-    suspects = log.events if inquiry.link.changes else [event for event in log.events if event is newest]
+    return _unreadable_field(inquiry, due)
+
+
+def _unreadable_field(inquiry: Inquiry, due: bool) -> Attribution | None:
+    log, names = inquiry.log, {each.name for each in inquiry.fields}
+    suspects = log.events if inquiry.link.changes else [event for event in log.events if event is log.truth[-1]]
     for event in reversed(suspects):
         bad = [name for name in event.bad_fields if name in names or not names]
         if bad and (not due or log.is_due(event)):
-            note = event_note(case, event, f"cannot be read in {', '.join(bad)}")
+            note = event_note(inquiry.case, event, f"cannot be read in {', '.join(bad)}")
             return Attribution(Ground.UNREADABLE_FIELD, event.at, (note,))
     return None
 
@@ -337,7 +348,7 @@ def _in_flight(inquiry: Inquiry) -> Attribution | None:
         for number in range(len(log.order), len(log.due) - 1, -1):
             if inquiry.fits(number) and (found := _at_event(inquiry, number)):
                 return found
-        for folding, events in _ways(inquiry):
+        for folding, events in chain(_partitions_apart(inquiry), _between_readings(inquiry)):
             if folding.fit(folding.final(events), inquiry.copy):
                 since = log.pending[0].at if log.pending else None
                 return Attribution(Ground.PENDING, since, _pending_notes(case, log.pending))
@@ -374,8 +385,8 @@ def _heals(inquiry: Inquiry) -> bool:
     return final is not UNKNOWN and bool(inquiry.folding.fit(inquiry.states[-1], final))
 
 
-def _ways(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
-    """Several partitions are ahead of each other, or the source was read between two events."""
+def _partitions_apart(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
+    """The events that were applied if several partitions are ahead of each other."""
     log = inquiry.log
     by_partition: dict[int, list[Event]] = {}
     for event in log.pending:
@@ -384,12 +395,18 @@ def _ways(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
         for lengths in islice(product(*(range(len(events) + 1) for events in by_partition.values())), _TRIED):
             taken = {e.place for events, n in zip(by_partition.values(), lengths, strict=True) for e in events[:n]}
             yield inquiry.folding, [*log.due, *(e for e in log.pending if e.place in taken)]
-    if inquiry.link.changes and not log.complete and not inquiry.link.versioned:
-        settled, due = sum(log.is_settled(event) for event in log.truth), len(log.due)
-        for known in range(settled, min(len(log.truth), settled + _NEAR)):
-            folding = inquiry.anchored(inquiry.case.source, log.truth[:known])
-            for number in range(due, min(len(log.order), due + _NEAR) + 1):
-                yield folding, log.order[:number]
+
+
+def _between_readings(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
+    """The events that were applied, and how they fold, if the source was read between two of them."""
+    log = inquiry.log
+    if not inquiry.link.changes or log.complete or inquiry.link.versioned:
+        return
+    settled, due = sum(log.is_settled(event) for event in log.truth), len(log.due)
+    for known in range(settled, min(len(log.truth), settled + _NEAR)):
+        folding = inquiry.anchored(inquiry.case.source, log.truth[:known])
+        for number in range(due, min(len(log.order), due + _NEAR) + 1):
+            yield folding, log.order[:number]
 
 
 # From the log into the copy: what the consumer did with the events, or somebody else with the copy.

@@ -186,11 +186,11 @@ class Case:
     settled_absent: bool = False
     """Whether there was no row then. If there is neither a row nor this, that reading is unknown."""
     agreed: bool = False
-    """Whether both sides agreed then, also where that reading is unknown."""
+    """Whether source and copy agreed then, also where that reading is unknown."""
     events: tuple[Event, ...] = ()
     """By time of the log: inside a partition by offset, across partitions by timestamp. The newest are kept."""
     events_cut: int = 0
-    """How many older ones were left out because there are so many."""
+    """How many older ones are missing here because there are so many."""
     parked: tuple[Parked, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
     """Its entries for these events, by time."""

@@ -36,11 +36,6 @@ class Treatment:
     action: Action
     reason: str
 
-    @property
-    def writes(self) -> bool:
-        """Whether it emits a record."""
-        return self.action.writes
-
 
 @dataclass(frozen=True)
 class Terms:
@@ -89,7 +84,7 @@ class AggregateFacts:
 def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
     """Choose what is done about a finding."""
     base = by_finding(finding, terms)
-    if not base.writes:
+    if not base.action.writes:
         return base
     decide = _against_deletion if base.action is Action.TOMBSTONE else _against_restatement
     against = decide(finding, terms, facts)
@@ -106,7 +101,7 @@ def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
 def by_finding(finding: Finding, terms: Terms) -> Treatment:
     """Choose what would be done about a finding as far as it and the contract alone show."""
     base = _by_status(finding) or _by_cause(finding, terms)
-    return (_against_contract(finding, terms, base) or base) if base.writes else base
+    return (_against_contract(finding, terms, base) or base) if base.action.writes else base
 
 
 def _by_status(finding: Finding) -> Treatment | None:

@@ -96,7 +96,7 @@ def wanted(findings: Sequence[Finding], contract: Contract, consumer: Consumer) 
     return [
         each.aggregate_id
         for each in findings
-        if each.aggregate_id is not None and plan_rules.by_finding(each, said).writes
+        if each.aggregate_id is not None and plan_rules.by_finding(each, said).action.writes
     ]
 
 
@@ -163,7 +163,7 @@ class _Drafting:
 
     def item(self, finding: Finding) -> Item:
         treatment = plan_rules.by_finding(finding, self._terms)
-        if not treatment.writes or finding.aggregate_id is None:
+        if not treatment.action.writes or finding.aggregate_id is None:
             return _item(self._link, finding, treatment)
         log, key_type = self._world.log, self._contract.topic.key.type
         trace = log.traces.get(finding.aggregate_id, Trace())
@@ -181,7 +181,7 @@ class _Drafting:
             last_version=rows[0].version if rows else trace.version,
         )
         treatment = plan_rules.treat(finding, self._terms, facts)
-        if not treatment.writes or key is None:
+        if not treatment.action.writes or key is None:
             return _item(self._link, finding, treatment)
         if home is None:
             self.problems.append(unknown_home(self._contract.topic.name, log.inference))

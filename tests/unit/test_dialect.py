@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.domain.dialect import DIALECTS, Headers, Origin, read, write
-from reconcile.domain.dialect.reader import FAMILIES
+from reconcile.domain.dialect import DIALECTS, FAMILIES, Headers, Origin, read, write
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 AT_MS = 1_767_225_600_000
@@ -303,7 +302,7 @@ def test_header_bytes_of_a_mutable_kind_are_read_too() -> None:
     assert read(spring_dlt()) == read(headers)
 
 
-ALL_NAMES = sorted({name for family in FAMILIES for reader in family for name in reader.names() | reader.marks})
+ALL_NAMES = sorted({name for family in FAMILIES for each in family for name in each.names() | each.marks})
 
 
 @given(st.lists(st.tuples(st.sampled_from(ALL_NAMES), st.none() | st.binary(max_size=12)), max_size=12))

@@ -1,11 +1,19 @@
-"""The table of dialects: which header holds which part of the origin, and how its bytes are written."""
+"""Where a record in a retry, dead-letter or stash topic came from, and why, as its headers say.
+
+Each framework has a dialect of its own (the table is `FAMILIES`). A framework may also have passed the record on more
+than once: then the topic, partition, offset, time and group are those of the first hop, which is the true origin, and
+the error and the attempt are those of the latest hop.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+AUTO = "auto"
 Headers = Sequence[tuple[str, bytes | bytearray | None]]
 """A record's headers in their order; names repeat."""
 
@@ -15,10 +23,10 @@ Field = tuple[tuple[str, Parse], ...]
 
 
 @dataclass(frozen=True)
-class Reader:
+class Dialect:
     """One dialect, recognised by `needs` of its `marks`; `prepends`: each hop puts its headers before the others."""
 
-    dialect: str
+    name: str
     fields: Mapping[str, Field]
     marks: frozenset[str]
     needs: int = 1
@@ -41,6 +49,89 @@ class Reader:
             if value is not None:
                 return value
         return None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the headers of a parked record say; None for what they do not say, or not readably.
+
+    `attempt` counts as the framework counts. `pointer` tells that a null value of this record only points to the
+    origin: it deletes nothing. `stashed_behind` names the earlier record of the same id that this one waits for.
+    """
+
+    dialect: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    group: str | None = None
+    error_class: str | None = None
+    error_message: str | None = None
+    attempt: int | None = None
+    at: datetime | None = None
+    pointer: bool = False
+    stashed_behind: str | None = None
+
+
+def read(headers: Headers, dialect: str = AUTO) -> Origin | None:
+    """The record's origin in the named dialect, or in the first one that its headers show; None where none does.
+
+    The dialects of one framework are read together, whichever is named: a record passes from the one to the other.
+    """
+    if dialect not in (AUTO, *DIALECTS):
+        raise ValueError(f"no dialect {dialect!r}; there are {AUTO}, {', '.join(DIALECTS)}")
+    present = {name for name, _ in headers}
+    for family in FAMILIES:
+        if dialect == AUTO or any(each.name == dialect for each in family):
+            spoken = [each for each in family if each.recognises(present)]
+            if spoken:
+                return _origin(spoken, headers)
+    return None
+
+
+def write(origin: Origin) -> list[tuple[str, bytes]]:
+    """The headers that say the origin in the `reconcile` dialect, whatever dialect it was read from."""
+    values = {name: getattr(origin, name) for name in OWN} | {"at": _milliseconds(origin.at)}
+    written = {header: values[name] for name, header in OWN.items() if values[name] not in (None, "")}
+    return [(header, str(value).encode(errors="replace")) for header, value in written.items()]
+
+
+_PLACE = ("topic", "partition", "offset", "at")
+_CAUSE = ("error_class", "error_message", "stashed_behind")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _origin(spoken: Sequence[Dialect], headers: Headers) -> Origin:
+    hops = list(reversed(headers)) if spoken[0].prepends else list(headers)
+    by_age = sorted(spoken, key=lambda each: _first(hops, each.names(*_PLACE[:3])))
+    latest_first = sorted(spoken, key=lambda each: _first(hops[::-1], each.names()))
+    oldest, latest = by_age[0], latest_first[0]
+    parts: dict[str, Any] = {name: oldest.value(name, hops) for name in _PLACE}
+    parts["group"] = _any(by_age, "group", hops)
+    parts |= {name: _any(latest_first, name, hops[::-1]) for name in _CAUSE}
+    # Counters are appended even where hops are prepended.
+    parts["attempt"] = _any(latest_first, "attempt", headers[::-1])
+    parts["at"] = _instant(parts["at"])
+    return Origin(dialect=latest.name, pointer=latest.pointer, **parts)
+
+
+def _first(headers: Headers, names: set[str]) -> int:
+    return next((index for index, (name, _) in enumerate(headers) if name in names), len(headers))
+
+
+def _any(spoken: Sequence[Dialect], field: str, headers: Headers) -> str | int | None:
+    return next((value for each in spoken if (value := each.value(field, headers)) is not None), None)
+
+
+def _instant(milliseconds: int | None) -> datetime | None:
+    """Kafka's -1 is no time; what lies past the year 9999 is no time either."""
+    try:
+        return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
+def _milliseconds(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 OWN: Mapping[str, str] = {
@@ -111,8 +202,8 @@ def _spring(prefix: str, **more: Field) -> Mapping[str, Field]:
     }
 
 
-def _karafka(prefix: str) -> Reader:
-    return Reader(
+def _karafka(prefix: str) -> Dialect:
+    return Dialect(
         "karafka",
         _all_text(
             topic=f"{prefix}topic",
@@ -130,15 +221,15 @@ def _marks(prefix: str, *names: str) -> frozenset[str]:
     return frozenset(prefix + name for name in names)
 
 
-FAMILIES: tuple[tuple[Reader, ...], ...] = (
-    (Reader("reconcile", _all_text(**OWN), marks=frozenset(OWN.values())),),
+FAMILIES: tuple[tuple[Dialect, ...], ...] = (
+    (Dialect("reconcile", _all_text(**OWN), marks=frozenset(OWN.values())),),
     (
-        Reader(
+        Dialect(
             "spring-dlt",
             _spring("kafka_dlt-"),
             marks=_marks("kafka_dlt-", "original-topic", "original-partition", "original-offset", "exception-fqcn"),
         ),
-        Reader(
+        Dialect(
             "spring-retry",
             _spring(
                 "kafka_",
@@ -150,7 +241,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
         ),
     ),
     (
-        Reader(
+        Dialect(
             "kafka-connect",
             _all_text(
                 topic="__connect.errors.topic",
@@ -163,7 +254,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
         ),
     ),
     (
-        Reader(
+        Dialect(
             "kafka-streams",
             _all_text(
                 topic="__streams.errors.topic",
@@ -176,7 +267,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
         ),
     ),
     (
-        Reader(
+        Dialect(
             "share-group",
             _all_text(
                 topic="__dlq.errors.topic",
@@ -191,7 +282,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
         ),
     ),
     (
-        Reader(
+        Dialect(
             "smallrye-dlq",
             _all_text(
                 topic="dead-letter-topic",
@@ -203,7 +294,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
             marks=_marks("dead-letter-", "topic", "partition", "offset", "exception-class-name"),
             prepends=True,
         ),
-        Reader(
+        Dialect(
             "smallrye-retry",
             _all_text(
                 topic="delayed-retry-topic",
@@ -219,7 +310,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
         ),
     ),
     (
-        Reader(
+        Dialect(
             "greyhound",
             _all_text(topic="GH_OriginalTopic", attempt="GH_RetryAttempt"),
             marks=frozenset({"GH_OriginalTopic", "GH_RetryAttempt"}),
@@ -227,7 +318,7 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
     ),
     (_karafka("source_"), _karafka("original_")),  # from 2.5 on, and before
     (
-        Reader(
+        Dialect(
             "arroyo",
             _all_text(partition="original_partition", offset="original_offset"),
             marks=frozenset({"original_partition", "original_offset"}),
@@ -236,3 +327,5 @@ FAMILIES: tuple[tuple[Reader, ...], ...] = (
     ),
 )
 """The dialects, those of one framework together; the first family that a record shows is the one read."""
+
+DIALECTS: tuple[str, ...] = tuple(dict.fromkeys(each.name for family in FAMILIES for each in family))
