@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reconcile.audit import events as audit_events
-from reconcile.audit.partitioning import Router
+from reconcile.audit.columns import BAD, TELLS, VALUES
+from reconcile.audit.home_partition import Router
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import version_number
 from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row
@@ -142,8 +142,8 @@ class Attributing:
             problem = "it carries no version"
         routing, routed_by = self.router.routing(read[KEY], read[PARTITION], read[OFFSET])
         names = [rule.name for rule in self.link.fields]
-        told = zip(names, read[audit_events.TELLS], read[audit_events.VALUES], strict=True)
-        bad = zip(names, read[audit_events.BAD], strict=True)
+        told = zip(names, read[TELLS], read[VALUES], strict=True)
+        bad = zip(names, read[BAD], strict=True)
         return Event(
             partition=read[PARTITION],
             offset=read[OFFSET],
@@ -162,7 +162,7 @@ class Attributing:
 
 
 def newest(events: DataFrame) -> DataFrame:
-    """Give the newest of the events that `audit.events.told` gives for each id, as many as are looked at."""
+    """Give the newest of the events that `audit.events.event_values` gives for each id, as many as are looked at."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

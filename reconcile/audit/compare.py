@@ -9,7 +9,7 @@ from reconcile.audit.columns import (
     COPY_COUNT,
     COPY_FIELDS,
     COPY_VERSION,
-    DIFFERS,
+    FIELDS_DIFFER,
     ID,
     SOURCE_COUNT,
     SOURCE_FIELDS,
@@ -35,12 +35,12 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
         differs(f.get(SOURCE_FIELDS, f.lit(number)), f.get(COPY_FIELDS, f.lit(number)), rule)
         for number, rule in enumerate(rules)
     ]
-    compared = joined.withColumn(DIFFERS, f.when(there, f.array(*each)))
+    compared = joined.withColumn(FIELDS_DIFFER, f.when(there, f.array(*each)))
     one_sided = f.col(SOURCE_FIELDS).isNull() | f.col(COPY_FIELDS).isNull()
     repeated = _repeated(source, SOURCE_COUNT).join(_repeated(copy, COPY_COUNT), ID, "full_outer")
     counted = compared.join(f.broadcast(repeated), ID, "left")
     several = f.col(SOURCE_COUNT).isNotNull() | f.col(COPY_COUNT).isNotNull()
-    suspects = counted.where(one_sided | f.array_contains(DIFFERS, f.lit(True)) | several).dropDuplicates([ID])
+    suspects = counted.where(one_sided | f.array_contains(FIELDS_DIFFER, f.lit(True)) | several).dropDuplicates([ID])
     found = suspects.unionByName(_without_id(source, copy, compared))
     return found.select(
         ID,
@@ -50,7 +50,7 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
         COPY_VERSION,
         SOURCE_FIELDS,
         COPY_FIELDS,
-        DIFFERS,
+        FIELDS_DIFFER,
     )
 
 

@@ -6,8 +6,10 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from reconcile.audit.columns import BAD, TELLS, VALUES
 from reconcile.contract.model import Consumer, Topic
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import mapping
@@ -31,13 +33,6 @@ from reconcile.gather.stores import canonical_columns
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-TELLS = "tells"
-"""For each field whether the record tells of it."""
-VALUES = "values"
-"""For each field its canonical text."""
-BAD = "bad"
-"""For each field whether its value is there and cannot be read."""
-
 _OBJECT = "_object"
 _ANSI = "spark.sql.ansi.enabled"
 _CASTS = re.compile(r"::|\b(cast|date|timestamp|int|bigint|double|decimal|float|boolean|to_\w+)\s*\(", re.IGNORECASE)
@@ -45,10 +40,10 @@ _TO_NULL = re.compile(r"\b(nullif|case|if|iff|try_\w+|decode)\b", re.IGNORECASE)
 _only_one = threading.Lock()
 
 
-def told(
+def event_values(
     spark: SparkSession, records: DataFrame, topic: Topic, consumer: Consumer, form: Sequence[CanonicalType]
 ) -> DataFrame:
-    """Give the records of a history with what they tell of a consumer's fields."""
+    """Add to the records of a history what they say of a consumer's fields."""
     from pyspark.sql import functions as f
 
     expressions = {number: field.event for number, field in enumerate(consumer.fields) if field.event is not None}
@@ -100,7 +95,7 @@ def told(
 
 
 def _present(path: str) -> Column:
-    """Tell whether a path is in the record, also where it holds JSON's null."""
+    """Test whether a path is in the record, also where it holds JSON's null."""
     from pyspark.sql import functions as f
 
     *above, last = mapping.steps(path)
@@ -111,9 +106,7 @@ def _present(path: str) -> Column:
 
 
 def _all(conditions: Sequence[Column]) -> Column:
-    from functools import reduce
-
-    return reduce(lambda left, right: left & right, conditions)
+    return reduce(lambda one, other: one & other, conditions)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from reconcile.audit.partitioning import Router
-from reconcile.audit.routing import ROUTING, with_routing
+from reconcile.audit.columns import ROUTING
+from reconcile.audit.home_partition import Router, with_routing
 from reconcile.domain.case import Routing
 from reconcile.gather.evidence.ledger import as_spelled
 from reconcile.gather.log.history_columns import (

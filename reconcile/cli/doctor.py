@@ -59,7 +59,7 @@ def doctor(context: click.Context, contract: Path, config: Path | None, workspac
 
 def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.audit.topology import Facts
-    from reconcile.audit.topology_log import log_facts
+    from reconcile.audit.topology.facts import log_facts
     from reconcile.gather.fence.opening import open_fence
     from reconcile.gather.log.avro import avro_schema
     from reconcile.gather.log.history import extend

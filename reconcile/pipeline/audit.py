@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from reconcile.audit import compare, events, latent_candidates, link_facts
 from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined, newest
 from reconcile.audit.columns import ID, SOURCE_COUNT, SOURCE_FIELDS, SOURCE_VERSION
-from reconcile.audit.partitioning import Router
-from reconcile.audit.routing import infer_from_log
+from reconcile.audit.home_partition import Router
+from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Consumer
 from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
@@ -208,7 +208,7 @@ class _Auditing:
         with reader.reading():
             source, copy = reader.rows
             records = history.records(job.spark, suspected.rows.where(f"{ID} is not null"))
-            told = newest(events.told(job.spark, records, contract.topic, consumer, copy.form.fields)).persist()
+            told = newest(events.event_values(job.spark, records, contract.topic, consumer, copy.form.fields)).persist()
             known = job.run.parquet(parked_records(name), job.spark).join(suspected.rows.select(ID), ID, "left_semi")
             readings = Readings(
                 suspects=suspected.rows,

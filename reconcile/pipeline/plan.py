@@ -8,8 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from reconcile.audit.partitioning import Router
-from reconcile.audit.routing import infer_from_log
+from reconcile.audit.home_partition import Router
+from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Consumer, RepairTopic
 from reconcile.domain.finding import Finding, from_data
 from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order

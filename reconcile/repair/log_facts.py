@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from reconcile.audit.partitioning import Inference, Router
+from reconcile.audit.home_partition import Router
+from reconcile.audit.partitioner_inference import Inference
 from reconcile.domain.canonical import version_number
 from reconcile.gather.log.history_columns import (
     DELETES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reconcile.audit.link_facts import ledger_by_position
-from reconcile.audit.partitioning import Inference
+from reconcile.audit.partitioner_inference import Inference
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.plan import Item
 from reconcile.repair.json_values import path_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconcile.audit.partitioning import Inference, Router
+from reconcile.audit.home_partition import Router
+from reconcile.audit.partitioner_inference import Inference
 from reconcile.contract.model import Consumer, Contract
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import key as keys

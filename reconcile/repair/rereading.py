@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from reconcile.audit import compare, events
+from reconcile.audit.columns import TELLS, VALUES
 from reconcile.audit.link_facts import field_rules
 from reconcile.domain.correction import Correction
 from reconcile.gather.link_reader import LinkReader
@@ -47,8 +48,8 @@ class Rereading:
         told = self._told(restated).withColumnRenamed(ID, row_columns.ID)
         with_rows = told.join(source.among(told.select(row_columns.ID)), row_columns.ID)
         wrong = {
-            rule.name: f.get(events.TELLS, f.lit(number))
-            & compare.differs(f.col(row_columns.field(number)), f.get(events.VALUES, f.lit(number)), rule)
+            rule.name: f.get(TELLS, f.lit(number))
+            & compare.differs(f.col(row_columns.field(number)), f.get(VALUES, f.lit(number)), rule)
             for number, rule in enumerate(rules)
             if not rule.add
         }
@@ -82,7 +83,7 @@ class Rereading:
         contract, consumer = self.reader.contract, self.reader.consumer
         versioned = versioned_deletion(contract.topic)
         adds = [number for number, field in enumerate(consumer.fields) if field.apply == "add"]
-        adding = [f.get(events.TELLS, f.lit(n)) & f.get(events.VALUES, f.lit(n)).isNotNull() for n in adds]
+        adding = [f.get(TELLS, f.lit(n)) & f.get(VALUES, f.lit(n)).isNotNull() for n in adds]
         counted = self._told(deleting).agg(
             f.count_if(~(f.col(READABLE) & f.col(DELETES))),
             f.count_if(f.col(VERSION).isNull() & f.lit(versioned)),
@@ -108,4 +109,4 @@ class Rereading:
         derivation = Derivation.of(contract.topic, avro=self.avro)
         stored = derivation.stored(spark.createDataFrame(rows, _RECORDS))
         read = derivation.told(stored, contract.topic.name)
-        return events.told(spark, read, contract.topic, consumer, self.reader.rows[0].form.fields)
+        return events.event_values(spark, read, contract.topic, consumer, self.reader.rows[0].form.fields)

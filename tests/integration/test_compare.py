@@ -32,7 +32,7 @@ def side(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 def found(source: DataFrame, copy: DataFrame) -> dict[str | None, tuple[int, int, list[bool] | None]]:
     """Compare; give how often each id stands on either side, and which fields differ."""
     rows = compare.differences(source, copy, RULES).collect()
-    return {row["id"]: (row["source_count"], row["copy_count"], row["differs"]) for row in rows}
+    return {row["id"]: (row["source_count"], row["copy_count"], row["fields_differ"]) for row in rows}
 
 
 def test_what_differs_is_told_field_by_field(spark: SparkSession) -> None:

@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from reconcile.audit.partitioning import Former, Router
-from reconcile.audit.routing import infer_from_log, with_routing
-from reconcile.audit.topology_log import LogFacts, log_facts
+from reconcile.audit.home_partition import Former, Router, with_routing
+from reconcile.audit.partitioner_inference import infer_from_log
+from reconcile.audit.topology.facts import LogFacts, log_facts
 from reconcile.cli import cli
 from reconcile.contract.model import Topic, load_contract
 from reconcile.domain.partitioner import Partitioner, partition_of

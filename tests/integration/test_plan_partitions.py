@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from reconcile.audit.partitioning import Router
-from reconcile.audit.routing import infer_from_log
+from reconcile.audit.home_partition import Router
+from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Topic
 from reconcile.domain.key import encode
 from reconcile.gather.log.history import History, extend

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.audit.partitioning import Former, Inference, Router, infer
-from reconcile.audit.routing import homes, routed
+from reconcile.audit.home_partition import Former, Router, homes, routed
+from reconcile.audit.partitioner_inference import Inference, infer
 from reconcile.domain.case import Routing
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.gather.log.history_index import Growth

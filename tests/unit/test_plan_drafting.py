@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconcile.audit.partitioning import Inference, Router, infer
+from reconcile.audit.home_partition import Router
+from reconcile.audit.partitioner_inference import Inference, infer
 from reconcile.contract.model import Contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction, correction_id, event_id, key_digest

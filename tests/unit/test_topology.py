@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from reconcile.audit import topology_groups as groups
-from reconcile.audit import topology_policies as policies
-from reconcile.audit import topology_records as records
-from reconcile.audit import topology_topics as topics
-from reconcile.audit.partitioning import Inference
-from reconcile.audit.topology import CHECKS, Check, Facts, Severity, checked, exit_code
-from reconcile.audit.topology_check import counted, listed
-from reconcile.audit.topology_log import Inversions, LogFacts, Placement, TypeFacts
+from reconcile.audit.partitioner_inference import Inference
+from reconcile.audit.topology import CHECKS, Check, Facts, Severity, checked, exit_code, log_checks, setup_checks
+from reconcile.audit.topology.facts import Inversions, LogFacts, Placement, TypeFacts
+from reconcile.audit.topology.rule import counted, listed
 from reconcile.contract.model import Contract
 from reconcile.domain.partitioner import Partitioner
 from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence
@@ -200,7 +196,7 @@ def test_checks_are_made_once_each() -> None:
 def test_records_that_cannot_be_read(bad: int, expected: Severity) -> None:
     """A few are a warning, one in a hundred a fault."""
     seen = log(types=(TypeFacts("Changed", 1000, unreadable=bad - 1, unversioned=1),))
-    assert expected is only(records.schemas, facts(seen=seen)).severity
+    assert expected is only(log_checks.schemas, facts(seen=seen)).severity
 
 
 def test_types_whose_schemas_differ() -> None:
@@ -209,7 +205,7 @@ def test_types_whose_schemas_differ() -> None:
         TypeFacts("Changed", 10, always=frozenset({"id", "email"}), ever=frozenset({"id", "email"})),
         TypeFacts("Paid", 10, always=frozenset({"id", "amount"}), ever=frozenset({"id", "amount"})),
     )
-    found = only(records.schemas, facts(seen=log(types=types)))
+    found = only(log_checks.schemas, facts(seen=log(types=types)))
     assert (WARNING, "every Changed has email, and no Paid has") == (found.severity, found.found)
 
 
@@ -220,7 +216,7 @@ def test_types_that_may_differ(topic: dict[str, Any]) -> None:
         TypeFacts("Changed", 10, always=frozenset({"email"}), ever=frozenset({"email"})),
         TypeFacts("Paid", 10, always=frozenset({"amount"}), ever=frozenset({"amount"})),
     )
-    assert [OK] == severities(records.schemas, facts(of=contract(**topic), seen=log(types=types)))
+    assert [OK] == severities(log_checks.schemas, facts(of=contract(**topic), seen=log(types=types)))
 
 
 def test_optional_fields_are_no_second_schema() -> None:
@@ -229,14 +225,14 @@ def test_optional_fields_are_no_second_schema() -> None:
         TypeFacts("Changed", 10, always=frozenset({"id"}), ever=frozenset({"id", "phone"})),
         TypeFacts("Renamed", 10, always=frozenset({"id"}), ever=frozenset({"id"})),
     )
-    assert [OK] == severities(records.schemas, facts(seen=log(types=types)))
+    assert [OK] == severities(log_checks.schemas, facts(seen=log(types=types)))
 
 
 @pytest.mark.parametrize(("null", "unreadable", "expected"), [(0, 0, OK), (3, 1, WARNING), (0, 10, FAULT)])
 def test_keys_that_name_nobody(null: int, unreadable: int, expected: Severity) -> None:
     """They are counted; one in a hundred is a fault."""
     seen = log(null_keys=null, unreadable_keys=unreadable)
-    assert [expected] == severities(records.keys, facts(seen=seen))
+    assert [expected] == severities(log_checks.keys, facts(seen=seen))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +251,7 @@ def test_keys_that_name_nobody(null: int, unreadable: int, expected: Severity) -
 )
 def test_partitioners(inference: Inference, expected: Severity) -> None:
     """One that explains the log is well; none is a warning; another than the contract's is a fault."""
-    assert [expected] == severities(records.partitioner, facts(seen=log(inference=inference)))
+    assert [expected] == severities(log_checks.partitioner, facts(seen=log(inference=inference)))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +267,7 @@ def test_partitioners(inference: Inference, expected: Severity) -> None:
 )
 def test_ids_in_several_partitions(placement: Placement, expected: Severity) -> None:
     """Growth excuses them; a wrong partition is a fault unless it is long past and every id came home since."""
-    assert [expected] == severities(records.spread, facts(seen=log(placement=placement)))
+    assert [expected] == severities(log_checks.partitions_of_ids, facts(seen=log(placement=placement)))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +276,7 @@ def test_ids_in_several_partitions(placement: Placement, expected: Severity) -> 
 )
 def test_versions_that_go_down(inversions: Inversions | None, expected: Severity) -> None:
     """A version below an earlier one is a fault, unless it is long past."""
-    assert [expected] == severities(records.versions, facts(seen=log(inversions=inversions)))
+    assert [expected] == severities(log_checks.versions, facts(seen=log(inversions=inversions)))
 
 
 def test_growth_whose_old_records_are_unread() -> None:
@@ -288,35 +284,35 @@ def test_growth_whose_old_records_are_unread() -> None:
     growth = (grown(2, {}, {}), grown(4, {0: 8, 1: 8}, {0: 9, 1: 9}))
     behind = fence("login", place(0, PlaceState.LAGGING, 5), place(1))
     seen = log(growth=growth, placement=Placement(100, spread=9, grown=9))
-    assert [FAULT] == severities(records.growth, facts(behind, seen=seen))
-    assert [WARNING] == severities(records.growth, facts(seen=seen))
+    assert [FAULT] == severities(log_checks.growth, facts(behind, seen=seen))
+    assert [WARNING] == severities(log_checks.growth, facts(seen=seen))
 
 
 def test_growth_of_which_nothing_is_left() -> None:
     """Where no id stands in two partitions any more, growth is past."""
     growth = (grown(2, {}, {}), grown(4, {0: 8, 1: 8}, {0: 9, 1: 9}))
-    assert [OK] == severities(records.growth, facts(seen=log(growth=growth)))
+    assert [OK] == severities(log_checks.growth, facts(seen=log(growth=growth)))
 
 
 def test_growth_that_the_log_alone_shows() -> None:
     """A growth from before the first look is told all the same."""
     inference = Inference(18, 100, {M: 0.6}, (M,), former=12)
-    found = only(records.growth, facts(seen=log(inference=inference, growth=(grown(18, {}, {}),))))
+    found = only(log_checks.growth, facts(seen=log(inference=inference, growth=(grown(18, {}, {}),))))
     assert "grew from 12 to 18 partitions; 0 ids stand in an old and a new one" == found.found
 
 
 def test_a_policy_that_is_left_to_the_default() -> None:
     """No word on failures is a warning, and not yet an ignored failure."""
     seen = facts(of=contract(consumer(failure=None)))
-    assert [WARNING] == severities(policies.declared, seen)
-    assert [] == severities(policies.ignored, seen)
+    assert [WARNING] == severities(setup_checks.failure_policy, seen)
+    assert [] == severities(setup_checks.ignored_failures, seen)
 
 
 @pytest.mark.parametrize(("tolerance", "expected"), [({}, FAULT), ({"rows": 5}, OK), ({"ratio": 0.01}, OK)])
 def test_ignored_failures(tolerance: dict[str, Any], expected: Severity) -> None:
     """Ignoring failures loses events, unless some drift is tolerated."""
     login = consumer(failure={"policy": "ignore"}, tolerance=tolerance)
-    assert [expected] == severities(policies.ignored, facts(of=contract(login)))
+    assert [expected] == severities(setup_checks.ignored_failures, facts(of=contract(login)))
 
 
 @pytest.mark.parametrize(
@@ -333,20 +329,20 @@ def test_retry_topics(policy: str, more: dict[str, Any], used: bool, expected: S
     """They suit records; a state loses its order by the policy, or once an event has gone through."""
     login = consumer(failure={"policy": policy, "retry": [RETRY], "stash": STASH}, **more)
     seen = facts(of=contract(login), ends={RETRY: {0: 3 if used else 0}})
-    assert [expected] == severities(policies.retried, seen)
+    assert [expected] == severities(setup_checks.retry_topics, seen)
 
 
 def test_a_guard_does_not_save_patches() -> None:
     """A patch that comes late and is ignored is lost."""
     login = consumer(failure={"policy": "retry-topics", "retry": [RETRY]}, guard="newer")
-    assert [FAULT] == severities(policies.retried, facts(of=contract(login, state="patch")))
+    assert [FAULT] == severities(setup_checks.retry_topics, facts(of=contract(login, state="patch")))
 
 
 def test_a_failure_topic_of_two_groups() -> None:
     """A failure topic that two consumers name is a fault of both."""
     failure = {"policy": "retry-then-dead-letter", "dead_letter": DLQ}
     seen = facts(of=contract(consumer(failure=failure), consumer("billing", failure=failure)))
-    assert [FAULT, FAULT] == severities(policies.shared, seen)
+    assert [FAULT, FAULT] == severities(setup_checks.failure_topics, seen)
 
 
 @pytest.mark.parametrize(
@@ -370,19 +366,19 @@ def test_groups_that_read_a_failure_topic(topic: str, group: str, expected: Seve
     }
     agreed = contract(consumer(failure=failure), consumer("billing"))
     seen = facts(of=agreed, readers={topic: (Reader(group, {0: 1}),)})
-    assert [expected] == severities(policies.shared, seen)
+    assert [expected] == severities(setup_checks.failure_topics, seen)
 
 
 def test_a_failure_topic_that_is_not_there() -> None:
     """An event that cannot be parked is lost, or stops its consumer."""
     login = consumer(failure={"policy": "stash", "stash": STASH})
-    assert [FAULT] == severities(policies.shared, facts(of=contract(login), layouts={STASH: None}))
+    assert [FAULT] == severities(setup_checks.failure_topics, facts(of=contract(login), layouts={STASH: None}))
 
 
 @pytest.mark.parametrize(("group", "expected"), [("login-service", OK), ("logn-service", WARNING)])
 def test_groups_that_are_built_on(group: str, expected: Severity) -> None:
     """One that nobody knows is a warning."""
-    assert [expected] == severities(policies.depended, facts(of=contract(consumer(depends_on=[group]))))
+    assert [expected] == severities(setup_checks.depended_groups, facts(of=contract(consumer(depends_on=[group]))))
 
 
 @pytest.mark.parametrize(
@@ -399,7 +395,7 @@ def test_groups_that_are_built_on(group: str, expected: Severity) -> None:
 )
 def test_committed_offsets(state: PlaceState, group: GroupState, expected: Severity) -> None:
     """Offsets that are not in the log lose events; lag does not."""
-    assert [expected] == severities(groups.offsets, facts(fence("login", place(0, state), state=group)))
+    assert [expected] == severities(setup_checks.committed_offsets, facts(fence("login", place(0, state), state=group)))
 
 
 @pytest.mark.parametrize(
@@ -413,14 +409,14 @@ def test_committed_offsets(state: PlaceState, group: GroupState, expected: Sever
 )
 def test_members(group: dict[str, Any], expected: Severity) -> None:
     """More members than partitions, a rebalance and nobody at all are warnings."""
-    assert [expected] == severities(groups.members, facts(fence(**group)))
+    assert [expected] == severities(setup_checks.group_members, facts(fence(**group)))
 
 
 @pytest.mark.parametrize(("instance", "protocol", "advised"), [(None, "classic", True), ("a", "classic", False)])
 def test_static_membership_is_advised(instance: str | None, protocol: str, advised: bool) -> None:
     """Members without names of their own are told to have them, and nothing is wrong."""
     members = (member(0, instance), member(1, instance and "b"))
-    found = only(groups.members, facts(fence(members=members, protocol=protocol)))
+    found = only(setup_checks.group_members, facts(fence(members=members, protocol=protocol)))
     assert (OK, advised) == (found.severity, bool(found.todo))
 
 
@@ -429,7 +425,7 @@ def test_groups_of_several_topics(read: set[str], expected: Severity) -> None:
     """A group's own failure topics are its business; another topic is not."""
     login = consumer(failure={"policy": "stash", "stash": STASH})
     seen = facts(of=contract(login), group_topics={"login-service": frozenset(read)})
-    assert [expected] == severities(groups.topics, seen)
+    assert [expected] == severities(setup_checks.group_topics, seen)
 
 
 @pytest.mark.parametrize(
@@ -448,7 +444,7 @@ def test_uncommitted_records(isolation: str, gaps: int, policy: str, expected: S
         layouts={"user": kept(cleanup_policy=policy)},
         seen=log(gaps=gaps),
     )
-    assert [expected] == severities(groups.committed_only, seen)
+    assert [expected] == severities(setup_checks.isolation, seen)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +462,7 @@ def test_uncommitted_records(isolation: str, gaps: int, policy: str, expected: S
 )
 def test_replicas(topic: TopicLayout, expected: Severity) -> None:
     """One replica is a warning; one that every write waits for is a fault."""
-    assert [expected] == severities(topics.survival, facts(layouts={"user": topic}))
+    assert [expected] == severities(setup_checks.replication, facts(layouts={"user": topic}))
 
 
 DAY = 86_400_000
@@ -479,7 +475,7 @@ DAY = 86_400_000
 def test_retention(retention: int, policy: str, expected: Severity) -> None:
     """A log that is kept less than 7 days is a warning."""
     layouts = {"user": kept(retention_ms=str(retention), cleanup_policy=policy)}
-    assert [expected] == severities(topics.retention, facts(layouts=layouts))
+    assert [expected] == severities(setup_checks.topic_retention, facts(layouts=layouts))
 
 
 ADDED = [{"name": "b", "source": "b", "consumer": "b", "event": "$.b", "apply": "add"}]
@@ -498,7 +494,7 @@ ADDED = [{"name": "b", "source": "b", "consumer": "b", "event": "$.b", "apply": 
 )
 def test_compaction(of: Contract, settings: dict[str, Any], expected: Severity) -> None:
     """It loses changes that are not the whole state, and deletes that are no tombstones."""
-    assert [expected] == severities(topics.cleanup, facts(of=of, layouts={"user": kept(**settings)}))
+    assert [expected] == severities(setup_checks.compaction, facts(of=of, layouts={"user": kept(**settings)}))
 
 
 @pytest.mark.parametrize(
@@ -516,7 +512,7 @@ def test_what_waits_in_retry_topics(settings: dict[str, Any], more: dict[str, An
     """It is kept until it is read, and somebody reads it."""
     login = consumer(failure={"policy": "retry-topics", "retry": [RETRY]})
     seen = facts(of=contract(login), layouts={RETRY: kept(RETRY, **settings)}, **more)
-    assert [expected] == severities(topics.retries, seen)
+    assert [expected] == severities(setup_checks.retry_retention, seen)
 
 
 @pytest.mark.parametrize(
@@ -534,14 +530,15 @@ def test_what_is_parked(settings: dict[str, Any], more: dict[str, Any], expected
     """It is kept without a limit, and no record replaces another."""
     login = consumer(failure={"policy": "stash", "stash": STASH})
     seen = facts(of=contract(login), layouts={STASH: kept(STASH, **settings)}, **more)
-    assert [expected] == severities(topics.parked, seen)
+    assert [expected] == severities(setup_checks.parked_retention, seen)
 
 
 def test_a_topic_whose_settings_are_unknown_is_not_judged() -> None:
     """Where the cluster did not tell, topics are neither well nor wrong."""
     seen = facts()
     unknown = replace(seen, cluster=ClusterFacts(untold=("no",)))
-    assert [] == [each for check in (topics.survival, topics.retention, topics.cleanup) for each in check(unknown)]
+    judging = (setup_checks.replication, setup_checks.topic_retention, setup_checks.compaction)
+    assert [] == [each for check in judging for each in check(unknown)]
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, "1 id"), (2000, "2,000 ids")])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconcile.audit import events
+from reconcile.audit.columns import BAD, TELLS, VALUES
+from reconcile.audit.events import event_values
 from reconcile.contract.model import Consumer, Topic
 from reconcile.domain.canonical import CanonicalType, Kind
 
@@ -28,9 +29,9 @@ def told(spark: SparkSession, expression: str, form: CanonicalType, value: dict[
         {"name": "c", "group": "g", "store": "s", "table": "t", "id": "i", "fields": [field]}
     )
     row = ("1", b"1", 0, 0, None, None, "e", None, True, False, json.dumps(value))
-    frame = events.told(spark, spark.createDataFrame([row], _COLUMNS), TOPIC, consumer, [form])
+    frame = event_values(spark, spark.createDataFrame([row], _COLUMNS), TOPIC, consumer, [form])
     found = frame.collect()[0]
-    return found[events.TELLS][0], found[events.VALUES][0], found[events.BAD][0]
+    return found[TELLS][0], found[VALUES][0], found[BAD][0]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,9 @@
-"""What a check of a topology says, and what it looks at."""
+"""What a check of a topology says, and the rule that it makes sure of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-
-from reconcile.audit.topology_log import LogFacts
-from reconcile.contract.model import Consumer, Contract
-from reconcile.gather.fence.fence import ConsumerFence, Fence
-from reconcile.gather.topology_facts import ClusterFacts
-from reconcile.kafka.layout import TopicLayout
 
 
 class Severity(StrEnum):
@@ -66,44 +59,12 @@ class Rule:
         return Check(self.id, self.systems, severity, about, self.title, found, self.why, todo)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """All that checks look at."""
-
-    contract: Contract
-    fence: Fence
-    cluster: ClusterFacts
-    log: LogFacts
-
-    @property
-    def topic(self) -> str:
-        """The main topic's name."""
-        return self.contract.topic.name
-
-    @property
-    def layout(self) -> TopicLayout | None:
-        """How the main topic is laid out; None if that could not be read."""
-        return self.cluster.topics.get(self.topic)
-
-    def links(self) -> Iterator[tuple[str, Consumer]]:
-        """Give each link's name and consumer."""
-        for consumer in self.contract.consumers:
-            yield self.contract.link(consumer), consumer
-
-    def fences(self) -> Iterator[tuple[str, Consumer, ConsumerFence]]:
-        """Give each link whose group could be read."""
-        for link, consumer in self.links():
-            for each in self.fence.consumers:
-                if each.name == consumer.name:
-                    yield link, consumer, each
-
-
 def counted(number: int, one: str, many: str = "") -> str:
-    """Write a number of things: 1 id, 2,000 ids."""
+    """Format a number of things: 1 id, 2,000 ids."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def listed(names: list[str], most: int = 5) -> str:
-    """Write the first names, and how many there are beside them."""
+    """Format the first names, and how many there are beside them."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

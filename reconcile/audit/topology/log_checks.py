@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import combinations
 
-from reconcile.audit.partitioning import Inference
-from reconcile.audit.topology_check import Check, Facts, Rule, counted, listed
-from reconcile.audit.topology_log import MOST_TYPES, TypeFacts
+from reconcile.audit.partitioner_inference import Inference
+from reconcile.audit.topology.facts import MOST_TYPES, Facts, TypeFacts
+from reconcile.audit.topology.rule import Check, Rule, counted, listed
 
 RECENT = timedelta(days=7)
 """What broke the order longer ago than this before the log's newest record is past: a warning."""
@@ -56,10 +56,10 @@ def schemas(facts: Facts) -> Iterator[Check]:
         severe = bad >= MANY * total
         yield (_SCHEMA.fault if severe else _SCHEMA.warning)(facts.topic, found, todo)
         return
-    told = _differing([each for each in types if each.ever]) if facts.contract.topic.state == "full" else ""
-    if told:
+    difference = _difference([each for each in types if each.ever]) if facts.contract.topic.state == "full" else ""
+    if difference:
         todo = "give each schema a topic of its own, or name the types without state in topic.ignore_types"
-        yield _SCHEMA.warning(facts.topic, told, todo)
+        yield _SCHEMA.warning(facts.topic, difference, todo)
         return
     kinds = f"{counted(len(types), 'type')} of events" if len(types) < MOST_TYPES else f"{MOST_TYPES} types and more"
     yield _SCHEMA.ok(facts.topic, f"{counted(total, 'record')} of {kinds}, all readable")
@@ -79,7 +79,7 @@ def keys(facts: Facts) -> Iterator[Check]:
 
 
 def partitioner(facts: Facts) -> Iterator[Check]:
-    """Tell which partitioner explains the log, and whether the contract agrees."""
+    """Check whether a partitioner explains the log, and whether it is the contract's."""
     inference = facts.log.inference
     shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(inference.shares.items(), key=_most))
     if inference.contradicted:
@@ -99,11 +99,11 @@ def partitioner(facts: Facts) -> Iterator[Check]:
         todo += " them agree: until then no correction has a home"
         yield _PARTITIONER.warning(facts.topic, found, todo)
     else:
-        yield _PARTITIONER.ok(facts.topic, _told(inference))
+        yield _PARTITIONER.ok(facts.topic, _explained(inference))
 
 
-def spread(facts: Facts) -> Iterator[Check]:
-    """Tell how many ids stand in several partitions, and what put them there."""
+def partitions_of_ids(facts: Facts) -> Iterator[Check]:
+    """Count the ids that stand in several partitions, by what put them there."""
     placement = facts.log.placement
     unknown = max(0, placement.spread - placement.grown - placement.stray)
     if not placement.spread and not placement.stray:
@@ -152,7 +152,7 @@ def versions(facts: Facts) -> Iterator[Check]:
 
 
 def growth(facts: Facts) -> Iterator[Check]:
-    """Tell whether the topic grew, and whether what was written before has been consumed."""
+    """Check whether the topic grew, and whether what was written before has been consumed."""
     seen, log = facts.log.growth, facts.log
     counts = [each.count for each in seen]
     if log.inference.former is not None:
@@ -181,16 +181,16 @@ def growth(facts: Facts) -> Iterator[Check]:
         yield _GROWTH.ok(facts.topic, found)
 
 
-def _differing(types: list[TypeFacts]) -> str:
+def _difference(types: list[TypeFacts]) -> str:
     for one, other in combinations(types, 2):
-        for left, right in ((one, other), (other, one)):
-            lacking = sorted(left.always - right.ever)
-            if lacking:
-                return f"every {left.name} has {listed(lacking)}, and no {right.name} has"
+        for having, lacking in ((one, other), (other, one)):
+            names = sorted(having.always - lacking.ever)
+            if names:
+                return f"every {having.name} has {listed(names)}, and no {lacking.name} has"
     return ""
 
 
-def _told(inference: Inference) -> str:
+def _explained(inference: Inference) -> str:
     if inference.partitioner is None:
         return f"{' or '.join(inference.candidates)}: too few keys to tell them apart"
     if inference.former is not None:

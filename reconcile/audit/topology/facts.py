@@ -1,15 +1,18 @@
-"""What a log says of its own order: where ids stand, whether versions grow, and what can be read."""
+"""What the checks of a topology look at: the contract, the fence, the cluster, and what the log shows of its order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from reconcile.audit.partitioning import Inference, Router
-from reconcile.audit.routing import ROUTED_BY, ROUTING, infer_from_log, with_routing
+from reconcile.audit.columns import ROUTED_BY, ROUTING
+from reconcile.audit.home_partition import Router, with_routing
+from reconcile.audit.partitioner_inference import Inference, infer_from_log
+from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.case import Routing
+from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.log.history_columns import (
     DELETES,
     ID,
@@ -23,6 +26,8 @@ from reconcile.gather.log.history_columns import (
     VALUE,
     VERSION,
 )
+from reconcile.gather.topology_facts import ClusterFacts
+from reconcile.kafka.layout import TopicLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -81,7 +86,7 @@ class Inversions:
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What the log history tells."""
+    """What the log's history shows."""
 
     inference: Inference
     records: int = 0
@@ -97,8 +102,40 @@ class LogFacts:
     """None where the topic has no versions."""
 
 
+@dataclass(frozen=True)
+class Facts:
+    """All that checks look at."""
+
+    contract: Contract
+    fence: Fence
+    cluster: ClusterFacts
+    log: LogFacts
+
+    @property
+    def topic(self) -> str:
+        """The main topic's name."""
+        return self.contract.topic.name
+
+    @property
+    def layout(self) -> TopicLayout | None:
+        """How the main topic is laid out; None if that could not be read."""
+        return self.cluster.topics.get(self.topic)
+
+    def links(self) -> Iterator[tuple[str, Consumer]]:
+        """Yield each link's name and consumer."""
+        for consumer in self.contract.consumers:
+            yield self.contract.link(consumer), consumer
+
+    def fences(self) -> Iterator[tuple[str, Consumer, ConsumerFence]]:
+        """Yield each link whose group could be read."""
+        for link, consumer in self.links():
+            for each in self.fence.consumers:
+                if each.name == consumer.name:
+                    yield link, consumer, each
+
+
 def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
-    """Read them off a log history's records."""
+    """Query them from a log history's records: some five jobs of Spark."""
     inference = infer_from_log(records, index, topic)
     router = Router.of(inference, index.partitions)
     segments = index.segments
@@ -151,8 +188,8 @@ def _placement(records: DataFrame, router: Router) -> Placement:
     ).collect()[0]
     routed_by: dict[str, int] = {}
     if row["stray"]:
-        told = routed.where(wrong).groupBy(f.coalesce(ROUTED_BY, f.lit("")).alias(ROUTED_BY))
-        counted = told.agg(f.count_distinct(ID).alias("ids")).orderBy(f.desc("ids"), ROUTED_BY)
+        stray_records = routed.where(wrong).groupBy(f.coalesce(ROUTED_BY, f.lit("")).alias(ROUTED_BY))
+        counted = stray_records.agg(f.count_distinct(ID).alias("ids")).orderBy(f.desc("ids"), ROUTED_BY)
         routed_by = {each[ROUTED_BY]: each["ids"] for each in counted.collect()}
     counts = {name: int(row[name]) for name in ("ids", "spread", "grown", "stray", "stray_last")}
     return Placement(**counts, stray_at=_utc(row["stray_at"]), routed_by=routed_by)
@@ -164,11 +201,11 @@ def _inversions(records: DataFrame, topic: Topic) -> Inversions:
 
     here = Window.partitionBy(ID, PARTITION).orderBy(OFFSET)
     ignored = f.coalesce(f.col(TYPE).isin(*topic.ignore_types), f.lit(False))
-    told = records.where(f.col(ID).isNotNull() & ~ignored).select(
+    numbered = records.where(f.col(ID).isNotNull() & ~ignored).select(
         ID, PARTITION, OFFSET, TIMESTAMP, f.col(VERSION).try_cast("decimal(38,0)").alias("number"), DELETES
     )
     # An aggregate that is made anew may count from one again.
-    lives = told.withColumn("life", f.count_if(DELETES).over(here.rowsBetween(Window.unboundedPreceding, -1)))
+    lives = numbered.withColumn("life", f.count_if(DELETES).over(here.rowsBetween(Window.unboundedPreceding, -1)))
     before = Window.partitionBy(ID, PARTITION, "life").orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
     row = (
         lives.withColumn("before", f.max("number").over(before))
@@ -215,7 +252,7 @@ def _types(records: DataFrame, topic: Topic, rows: int) -> tuple[TypeFacts, ...]
 
 
 def _instant(column: str) -> Column:
-    """Give the newest time as microseconds, which no time zone of the driver's changes."""
+    """Build the newest time as microseconds, which no time zone of the driver's changes."""
     from pyspark.sql import functions as f
 
     return f.unix_micros(f.max(column)).alias(column)
