@@ -6,10 +6,27 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from reconcile.audit.columns import BAD, TELLS, VALUES
+from reconcile.audit.columns import (
+    BAD,
+    COPY,
+    DIFFERS,
+    EVENTS,
+    EVENTS_TOTAL,
+    LEDGER,
+    PARKED,
+    PENDING,
+    SETTLED,
+    SETTLED_FIELDS,
+    SETTLED_VERSION,
+    SOURCE,
+    TELLS,
+    VALUES,
+)
 from reconcile.audit.home_partition import Router
+from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import version_number
 from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row
@@ -50,11 +67,11 @@ class Readings:
     """What was read of a link's suspects, each a DataFrame."""
 
     suspects: DataFrame
-    """`id`, `settled_version` and `settled_fields` as the source said before, and whether they `differs`."""
+    """As `compare.suspects` selects them."""
     source: DataFrame
     copy: DataFrame
     events: DataFrame
-    """As `newest` leaves them."""
+    """As `newest` selects them."""
     parked: DataFrame
     ledger: DataFrame | None
     """The entries for these events, with the events' `id`."""
@@ -69,21 +86,35 @@ class Attributing:
     router: Router
     ignored: frozenset[str]
     sensitive: frozenset[str]
-    run_id: str
     key_type: str | None
     """How ids become keys; None where records show that nobody can tell."""
     terms: Terms
     main: bool
     """Whether corrections go to the topic itself."""
 
-    def findings(self, cases: DataFrame) -> DataFrame:
-        """Give the findings of a link, one for each case that still differs or will."""
+    @classmethod
+    def of(
+        cls, contract: Contract, consumer: Consumer, link: Link, router: Router, key_type: str | None, terms: Terms
+    ) -> Attributing:
+        """Build it for one link."""
+        return cls(
+            link=link,
+            router=router,
+            ignored=frozenset(contract.topic.ignore_types),
+            sensitive=frozenset(field.name for field in consumer.fields if field.sensitive),
+            key_type=key_type,
+            terms=terms,
+            main=consumer.repair.route == "main",
+        )
+
+    def findings(self, cases: DataFrame, run_id: str) -> DataFrame:
+        """Compute the findings of a link, one for each case that still differs or will."""
         columns = cases.columns
 
         def attributed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 rows = [dict(zip(columns, row, strict=True)) for row in zip(*_listed(batch), strict=True)]
-                yield _arrow(self.run_id, [found for row in rows if (found := self._finding(row)) is not None])
+                yield _arrow(run_id, [found for row in rows if (found := self._finding(row)) is not None])
 
         return cases.mapInArrow(attributed, SCHEMA)
 
@@ -97,29 +128,29 @@ class Attributing:
         return ProposedRepair(str(treatment.action), home, treatment.reason)
 
     def case(self, row: dict[str, Any]) -> Case:
-        """Make a case of what was joined for one suspect."""
-        listed = tuple(self._event(each) for each in row["events"] or ())
+        """Build a case of what was joined for one suspect."""
+        listed = tuple(self._event(each) for each in row[EVENTS] or ())
         return Case(
             link=self.link,
-            id=row["id"],
-            source=self._row(row["source"]),
-            copy=self._row(row["copy"]),
-            settled_source=self._row(row["settled"]),
-            settled_absent=row["settled"] is None and row["differs"],
-            agreed=not row["differs"],
+            id=row[ID],
+            source=self._row(row[SOURCE]),
+            copy=self._row(row[COPY]),
+            settled_source=self._row(row[SETTLED]),
+            settled_absent=row[SETTLED] is None and row[DIFFERS],
+            agreed=not row[DIFFERS],
             events=tuple(sorted(listed, key=lambda event: (event.at, event.partition, event.offset))),
-            events_cut=max((row["events_total"] or 0) - len(listed), 0),
-            parked=tuple(_parked(each) for each in sorted(row["parked"] or (), key=_parked_at)),
-            ledger=tuple(_entry(each) for each in row["ledger"] or ()),
-            outbox_pending=row["pending"] or 0,
+            events_cut=max((row[EVENTS_TOTAL] or 0) - len(listed), 0),
+            parked=tuple(_parked(each) for each in sorted(row[PARKED] or (), key=_parked_at)),
+            ledger=tuple(_entry(each) for each in row[LEDGER] or ()),
+            outbox_pending=row[PENDING] or 0,
             homes=self.router.homes(self._key(row)),
         )
 
     def _key(self, row: dict[str, Any]) -> bytes | None:
-        """Give the key of an aggregate's records: as one of them has it, else as its id is written."""
-        keys = (each[KEY] for each in row["events"] or () if each[KEY] is not None)
+        """Choose the key of an aggregate's records: as one of them has it, else as its id is written."""
+        keys = (each[KEY] for each in row[EVENTS] or () if each[KEY] is not None)
         try:
-            return next(keys, None) or self._rebuilt(row["id"])
+            return next(keys, None) or self._rebuilt(row[ID])
         except ValueError:
             return None
 
@@ -142,14 +173,14 @@ class Attributing:
             problem = "it carries no version"
         routing, routed_by = self.router.routing(read[KEY], read[PARTITION], read[OFFSET])
         names = [rule.name for rule in self.link.fields]
-        told = zip(names, read[TELLS], read[VALUES], strict=True)
+        values = zip(names, read[TELLS], read[VALUES], strict=True)
         bad = zip(names, read[BAD], strict=True)
         return Event(
             partition=read[PARTITION],
             offset=read[OFFSET],
             at=_instant(read[TIMESTAMP]),
             event_id=read[EVENT_ID],
-            fields={name: value for name, tells, value in told if tells},
+            fields={name: value for name, tells, value in values if tells},
             version=version,
             type=read[TYPE],
             deletes=read[DELETES],
@@ -162,7 +193,7 @@ class Attributing:
 
 
 def newest(events: DataFrame) -> DataFrame:
-    """Give the newest of the events that `audit.events.event_values` gives for each id, as many as are looked at."""
+    """Select for each id the newest events, as many as are looked at, of those that `event_values` has read."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -174,32 +205,43 @@ def newest(events: DataFrame) -> DataFrame:
     return ranked.where(f.col("_rank") <= MOST_EVENTS).drop("_rank")
 
 
-def joined(readings: Readings) -> DataFrame:
-    """Give all that was read of each suspect in one line. What has no id is one suspect, and has no events."""
+def case_rows(readings: Readings) -> DataFrame:
+    """Join all that was read of each suspect into one row. What has no id is one suspect, and has no events."""
     from pyspark.sql import functions as f
 
-    settled = f.struct(
-        f.col("settled_version").alias("version"),
-        f.col("settled_fields").alias("fields"),
-        f.lit(1).alias("count"),
+    suspects = readings.suspects.select(ID, DIFFERS, _settled().alias(SETTLED), _key(f.col(ID)).alias(_KEY))
+    parts = [
+        _rows(readings.source, SOURCE),
+        _rows(readings.copy, COPY),
+        _together(readings.events),
+        _newest(readings.parked, PARKED, f.col("resolved").isNotNull()),
+    ]
+    if readings.ledger is not None:
+        parts.append(_newest(readings.ledger, LEDGER))
+    if readings.outbox is not None:
+        parts.append(readings.outbox.select(_key(f.col(ID)).alias(_KEY), PENDING))
+    joined = reduce(lambda rows, part: rows.join(part, _KEY, "left"), parts, suspects)
+    return joined.select(
+        ID,
+        DIFFERS,
+        SETTLED,
+        SOURCE,
+        COPY,
+        EVENTS,
+        EVENTS_TOTAL,
+        PARKED,
+        LEDGER if readings.ledger is not None else f.lit(None).cast("array<string>").alias(LEDGER),
+        PENDING if readings.outbox is not None else f.lit(None).cast("int").alias(PENDING),
     )
-    whole = readings.suspects.select(
-        f.col("id"),
-        f.col("differs"),
-        f.when(f.col("settled_fields").isNotNull(), settled).alias("settled"),
-        _key(f.col("id")).alias(_KEY),
+
+
+def _settled() -> Column:
+    from pyspark.sql import functions as f
+
+    row = f.struct(
+        f.col(SETTLED_VERSION).alias("version"), f.col(SETTLED_FIELDS).alias("fields"), f.lit(1).alias("count")
     )
-    whole = whole.join(_side(readings.source, "source"), _KEY, "left").join(_side(readings.copy, "copy"), _KEY, "left")
-    whole = whole.join(_together(readings.events), _KEY, "left")
-    whole = whole.join(_grouped(readings.parked, "parked", f.col("resolved").isNotNull()), _KEY, "left")
-    if readings.ledger is None:
-        whole = whole.withColumn("ledger", f.lit(None).cast("array<string>"))
-    else:
-        whole = whole.join(_grouped(readings.ledger, "ledger"), _KEY, "left")
-    if readings.outbox is None:
-        return whole.withColumn("pending", f.lit(None).cast("int")).drop(_KEY)
-    pending = readings.outbox.select(_key(f.col("id")).alias(_KEY), "pending")
-    return whole.join(pending, _KEY, "left").drop(_KEY)
+    return f.when(f.col(SETTLED_FIELDS).isNotNull(), row)
 
 
 def _key(id_text: Column) -> Column:
@@ -208,10 +250,11 @@ def _key(id_text: Column) -> Column:
     return f.coalesce(f.concat(f.lit("="), id_text), f.lit("-"))
 
 
-def _side(rows: DataFrame, name: str) -> DataFrame:
+def _rows(rows: DataFrame, name: str) -> DataFrame:
+    """Build of each id one row, and how many there are."""
     from pyspark.sql import functions as f
 
-    fields = sorted((each for each in rows.columns if each.startswith("field_")), key=lambda each: int(each[6:]))
+    fields = [row_columns.field(number) for number in range(len(rows.columns) - 2)]  # beside them stand id and version
     one = f.struct(f.col(row_columns.VERSION).alias("version"), f.array(*fields).alias("fields"))
     grouped = rows.groupBy(_key(f.col(row_columns.ID)).alias(_KEY)).agg(
         f.first(one).alias("one"), f.count(f.lit(1)).cast("int").alias("count")
@@ -220,27 +263,25 @@ def _side(rows: DataFrame, name: str) -> DataFrame:
 
 
 def _together(events: DataFrame) -> DataFrame:
-    """Give the events of each id as a list, and how many there are in all."""
+    """Collect the events of each id, and count how many there are in all."""
     from pyspark.sql import functions as f
 
     micros = f.unix_micros(TIMESTAMP).alias(TIMESTAMP)
     columns = [micros if each == TIMESTAMP else f.col(each) for each in events.columns if each not in (ID, _TOTAL)]
     return events.groupBy(_key(f.col(ID)).alias(_KEY)).agg(
-        f.collect_list(f.struct(*columns)).alias("events"), f.max(_TOTAL).alias("events_total")
+        f.collect_list(f.struct(*columns)).alias(EVENTS), f.max(_TOTAL).alias(EVENTS_TOTAL)
     )
 
 
-def _grouped(rows: DataFrame, name: str, *last: Column) -> DataFrame:
-    """Give the newest rows of each id as a list; those for which `last` is true after all others."""
+def _newest(rows: DataFrame, name: str, *last: Column) -> DataFrame:
+    """Collect the newest rows of each id; those for which `last` is true come after all others."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    newest = Window.partitionBy("id").orderBy(*last, f.desc_nulls_last("at"), f.desc("partition"), f.desc("offset"))
-    ranked = rows.where(f.col("id").isNotNull()).withColumn("_rank", f.row_number().over(newest))
-    columns = [
-        f.unix_micros("at").alias("at") if each == "at" else f.col(each) for each in rows.columns if each != "id"
-    ]
-    kept = ranked.where(f.col("_rank") <= 2 * MOST_EVENTS).groupBy(_key(f.col("id")).alias(_KEY))
+    first = Window.partitionBy(ID).orderBy(*last, f.desc_nulls_last("at"), f.desc("partition"), f.desc("offset"))
+    ranked = rows.where(f.col(ID).isNotNull()).withColumn("_rank", f.row_number().over(first))
+    columns = [f.unix_micros("at").alias("at") if each == "at" else f.col(each) for each in rows.columns if each != ID]
+    kept = ranked.where(f.col("_rank") <= 2 * MOST_EVENTS).groupBy(_key(f.col(ID)).alias(_KEY))
     return kept.agg(f.collect_list(f.struct(*columns)).alias(name))
 
 

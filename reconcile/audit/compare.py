@@ -1,4 +1,4 @@
-"""Comparing both sides of a link: which ids stand on one side alone, or twice, and which fields differ."""
+"""Comparing source and copy: which ids stand in one alone, or twice, which fields differ, and what is suspect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from reconcile.audit.columns import (
     COPY_COUNT,
     COPY_FIELDS,
     COPY_VERSION,
+    DIFFERS,
     FIELDS_DIFFER,
     ID,
+    SETTLED_FIELDS,
+    SETTLED_VERSION,
     SOURCE_COUNT,
     SOURCE_FIELDS,
     SOURCE_VERSION,
@@ -24,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) -> DataFrame:
-    """Give the ids that do not agree, with both sides' rows; rows without an id count as one that does not."""
+    """Select the ids that do not agree, with the rows of both; rows without an id count as one that does not."""
     from pyspark.sql import functions as f
 
-    left = named(source, len(rules), SOURCE_VERSION, SOURCE_FIELDS)
-    right = named(copy, len(rules), COPY_VERSION, COPY_FIELDS)
-    joined = left.join(right, ID, "full_outer")
+    ours = _by_id(source, len(rules), SOURCE_VERSION, SOURCE_FIELDS)
+    theirs = _by_id(copy, len(rules), COPY_VERSION, COPY_FIELDS)
+    joined = ours.join(theirs, ID, "full_outer")
     there = f.col(SOURCE_FIELDS).isNotNull() & f.col(COPY_FIELDS).isNotNull()
     each = [
         differs(f.get(SOURCE_FIELDS, f.lit(number)), f.get(COPY_FIELDS, f.lit(number)), rule)
@@ -40,8 +43,8 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
     repeated = _repeated(source, SOURCE_COUNT).join(_repeated(copy, COPY_COUNT), ID, "full_outer")
     counted = compared.join(f.broadcast(repeated), ID, "left")
     several = f.col(SOURCE_COUNT).isNotNull() | f.col(COPY_COUNT).isNotNull()
-    suspects = counted.where(one_sided | f.array_contains(FIELDS_DIFFER, f.lit(True)) | several).dropDuplicates([ID])
-    found = suspects.unionByName(_without_id(source, copy, compared))
+    differing = counted.where(one_sided | f.array_contains(FIELDS_DIFFER, f.lit(True)) | several).dropDuplicates([ID])
+    found = differing.unionByName(_without_id(source, copy, compared))
     return found.select(
         ID,
         _counted(SOURCE_COUNT, SOURCE_FIELDS),
@@ -51,6 +54,30 @@ def differences(source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) 
         SOURCE_FIELDS,
         COPY_FIELDS,
         FIELDS_DIFFER,
+    )
+
+
+def suspects(
+    source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule], candidates: DataFrame | None = None
+) -> DataFrame:
+    """Select the ids to look at closely, as the source has them: those that differ, and candidates that agree."""
+    from pyspark.sql import functions as f
+
+    differing = differences(source, copy, rules).withColumns(
+        {SETTLED_VERSION: f.col(SOURCE_VERSION), SETTLED_FIELDS: f.col(SOURCE_FIELDS), DIFFERS: f.lit(True)}
+    )
+    found = differing.select(ID, SETTLED_VERSION, SETTLED_FIELDS, DIFFERS, SOURCE_COUNT)
+    return found if candidates is None else found.unionByName(_agreeing(candidates, source, copy, rules))
+
+
+def count_suspects(suspects: DataFrame) -> DataFrame:
+    """Count in one row the suspects, those of them that differ, and the rows that the source has of them."""
+    from pyspark.sql import functions as f
+
+    return suspects.agg(
+        f.count(f.lit(1)).alias("suspects"),
+        f.count_if(DIFFERS).alias("differing"),
+        f.coalesce(f.sum(SOURCE_COUNT), f.lit(0)).alias("source_rows"),
     )
 
 
@@ -69,34 +96,45 @@ def differs(ours: Column, theirs: Column, rule: FieldRule) -> Column:
     return ~same
 
 
-def named(side: DataFrame, fields: int, version: str, values: str) -> DataFrame:
-    """Give a side's rows by id, under these names for the version and for the texts of all fields."""
+def _agreeing(candidates: DataFrame, source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) -> DataFrame:
+    """Select the candidates on which source and copy agree."""
     from pyspark.sql import functions as f
 
-    return side.where(f.col(row_columns.ID).isNotNull()).select(
+    ids = candidates.select(f.col(ID).alias(row_columns.ID))
+    ours, theirs = (rows.join(ids, row_columns.ID, "left_semi") for rows in (source, copy))
+    settled = _by_id(ours, len(rules), SETTLED_VERSION, SETTLED_FIELDS).dropDuplicates([ID])
+    agreeing = candidates.join(differences(ours, theirs, rules).select(ID), ID, "left_anti")
+    return agreeing.join(settled, ID, "left").withColumns({DIFFERS: f.lit(False), SOURCE_COUNT: f.lit(0)})
+
+
+def _by_id(rows: DataFrame, fields: int, version: str, values: str) -> DataFrame:
+    """Select rows with an id, under these names for the version and for the texts of all fields."""
+    from pyspark.sql import functions as f
+
+    return rows.where(f.col(row_columns.ID).isNotNull()).select(
         f.col(row_columns.ID).alias(ID),
         f.col(row_columns.VERSION).alias(version),
         f.array(*(f.col(row_columns.field(number)) for number in range(fields))).alias(values),
     )
 
 
-def _repeated(side: DataFrame, count: str) -> DataFrame:
+def _repeated(rows: DataFrame, count: str) -> DataFrame:
     from pyspark.sql import functions as f
 
-    ids = side.where(f.col(row_columns.ID).isNotNull()).groupBy(f.col(row_columns.ID).alias(ID))
+    ids = rows.where(f.col(row_columns.ID).isNotNull()).groupBy(f.col(row_columns.ID).alias(ID))
     return ids.agg(f.count(f.lit(1)).alias(count)).where(f.col(count) > 1)
 
 
 def _without_id(source: DataFrame, copy: DataFrame, like: DataFrame) -> DataFrame:
-    """Give one line for all rows without an id, if there are any."""
+    """Build one line for all rows without an id, if there are any."""
     from pyspark.sql import functions as f
 
     counts = [
-        side.where(f.col(row_columns.ID).isNull()).agg(f.count(f.lit(1)).alias(name))
-        for side, name in ((source, SOURCE_COUNT), (copy, COPY_COUNT))
+        rows.where(f.col(row_columns.ID).isNull()).agg(f.count(f.lit(1)).alias(name))
+        for rows, name in ((source, SOURCE_COUNT), (copy, COPY_COUNT))
     ]
-    rows = counts[0].crossJoin(counts[1]).where((f.col(SOURCE_COUNT) > 0) | (f.col(COPY_COUNT) > 0))
-    return rows.select(
+    found = counts[0].crossJoin(counts[1]).where((f.col(SOURCE_COUNT) > 0) | (f.col(COPY_COUNT) > 0))
+    return found.select(
         *(f.lit(None).cast(field.dataType).alias(field.name) for field in like.schema.fields),
         SOURCE_COUNT,
         COPY_COUNT,

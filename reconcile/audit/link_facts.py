@@ -1,4 +1,4 @@
-"""What all aggregates of a link share, taken from the contract, both fences and the log's history."""
+"""What all aggregates of a link share, by the contract, both fences and the log's history."""
 
 from __future__ import annotations
 
@@ -28,8 +28,19 @@ class Reach:
     since: datetime | None
 
 
+@dataclass(frozen=True)
+class KnownLog:
+    """What all links of a run share of the topic's log."""
+
+    index: Index
+    dense_versions: bool
+    """Whether its versions grow by one."""
+    corrections: Collection[tuple[str | None, int, int]] = ()
+    """Where corrections of earlier runs stand: id, partition, offset."""
+
+
 def field_rules(consumer: Consumer, form: Sequence[CanonicalType]) -> tuple[FieldRule, ...]:
-    """Give how each field is compared."""
+    """Build how each field is compared."""
     return tuple(
         FieldRule(field.name, to.kind, field.apply == "add", field.tolerance, field.event is not None)
         for field, to in zip(consumer.fields, form, strict=True)
@@ -37,7 +48,7 @@ def field_rules(consumer: Consumer, form: Sequence[CanonicalType]) -> tuple[Fiel
 
 
 def ledger_by_position(contract: Contract, consumer: Consumer) -> bool:
-    """Tell whether a ledger knows events by Debezium's position alone."""
+    """Decide whether a ledger knows events by Debezium's position alone."""
     ledger, topic = consumer.failure.ledger, contract.topic
     return ledger is not None and ledger.offset is None and topic.event_id is None and topic.format == "debezium-json"
 
@@ -46,34 +57,30 @@ def link_facts(
     contract: Contract,
     consumer: Consumer,
     rules: tuple[FieldRule, ...],
+    log: KnownLog,
+    reach: Reach,
     before: Fence,
     now: Fence,
-    index: Index,
-    *,
-    dense_versions: bool,
-    compacted: bool,
-    reach: Reach,
-    corrections: Collection[tuple[str | None, int, int]] = (),
 ) -> Link:
     """Put them together; `before` is the fence of the first reading, `now` that of the second."""
     return Link(
         name=contract.link(consumer),
         topic=contract.topic.name,
         fields=rules,
-        places=_places(before, before.consumer(consumer.name), now, index),
+        places=_places(before, before.consumer(consumer.name), now, log.index),
         patch=contract.topic.state == "patch",
         records=consumer.semantics == "records",
         event_versions=contract.topic.version is not None,
         source_versions=contract.source.version is not None,
         copy_versions=consumer.version is not None,
-        dense_versions=dense_versions,
+        dense_versions=log.dense_versions,
         guarded=consumer.guard != "none",
-        compacted=compacted,
+        compacted=now.topic.compacted,
         ledger=consumer.failure.ledger is not None,
         ledger_begins=reach.begins,
         ledger_since=reach.since,
         ledger_by_position=ledger_by_position(contract, consumer),
-        corrections=corrections,
+        corrections=log.corrections,
     )
 
 
@@ -95,10 +102,10 @@ def _places(before: Fence, group: ConsumerFence, now: Fence, index: Index) -> di
 
 
 def ledger_reach(ledger: DataFrame | None, entries: DataFrame | None, events: DataFrame) -> Reach:
-    """Tell from where on a ledger knows: what stands before its first entry may have been cleaned away.
+    """Query from where on a ledger knows: what stands before its first entry may have been cleaned away.
 
-    `ledger` is the ledger, or its first offset and time by partition. Where it has neither, the `events` tell that
-    those of its `entries` which are known name.
+    `ledger` is the ledger, or its first offset and time by partition. Where it has neither, the oldest of the `events`
+    that its `entries` name counts.
     """
     from pyspark.sql import functions as f
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from reconcile.audit import compare, events, latent_candidates, link_facts
-from reconcile.audit.cases import SCHEMA, Attributing, Readings, joined, newest
-from reconcile.audit.columns import ID, SOURCE_COUNT, SOURCE_FIELDS, SOURCE_VERSION
+from reconcile.audit import compare, latent_candidates
+from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, newest
+from reconcile.audit.columns import ID
+from reconcile.audit.events import event_values
 from reconcile.audit.home_partition import Router
+from reconcile.audit.link_facts import KnownLog, Reach, field_rules, ledger_by_position, ledger_reach, link_facts
 from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Consumer
 from reconcile.domain.case import FieldRule, Link
@@ -24,7 +27,7 @@ from reconcile.gather.fence.fence import Unread
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.log.history import History
-from reconcile.gather.log.history_columns import KEY
+from reconcile.gather.log.history_columns import KEY, READABLE
 from reconcile.gather.log.records import is_origin
 from reconcile.gather.stores import row_columns
 from reconcile.pipeline import gather as gathering
@@ -32,6 +35,7 @@ from reconcile.pipeline.handoffs import (
     FINDINGS,
     Fence,
     Gathered,
+    GatheredLink,
     Summary,
     cases,
     copy_rows,
@@ -41,17 +45,19 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.summary import Counted, summary
-from reconcile.workspace.manifest import ChangedInputsError
+from reconcile.spark.persisted import persisted
+from reconcile.workspace.manifest import ChangedInputsError, Inputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LOG = logging.getLogger(__name__)
 
+
 _CASES = 5000
 """At most about so many are attributed in one task."""
 _KEYS = 100
-"""So many keys tell how they are written."""
+"""So many keys show how they are written."""
 
 
 def audit(job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
@@ -60,240 +66,249 @@ def audit(job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[st
     `terms` say for each consumer what would be repaired; `corrections` are the places in the topic, with the ids, where
     those of earlier runs stand.
     """
-    if job.run.done(Summary.ARTIFACT, job.inputs([Gathered.ARTIFACT])):
+    inputs = job.inputs([Gathered.ARTIFACT])
+    if job.run.done(Summary.ARTIFACT, inputs):
         _LOG.info("audited already")
         return
     if job.run.manifest(Gathered.ARTIFACT).inputs.contract != job.contract.digest:
-        # What was gathered is told by the places of its fields.
+        # What was gathered names fields by their places in the contract.
         raise ChangedInputsError(
             f"the contract was changed since {job.run.id} was gathered: start a new run, or go back to what it was"
         )
     job.run.discard("audit")
-    _Auditing(job, terms, corrections).run()
+    gathered = _gathered(job, inputs)
+    compared = _compare(job, gathered)
+    confirmed = _confirm(job, gathered, compared, corrections)
+    _publish(job, gathered, compared, confirmed, _attribute(job, gathered, confirmed.links, terms))
 
 
 @dataclass(frozen=True)
-class _Suspected:
+class _Gathered:
+    """What the first reading has published, and the log up to its fence."""
+
+    inputs: Inputs
+    """What the audit's artifacts are made of."""
+    fence: Fence
+    links: Mapping[str, GatheredLink]
+    """By consumer."""
+    unread: Mapping[str, Unread]
+    """By link."""
+    log: DataFrame
+    """The records of the ids of this run."""
+    router: Router
+
+
+@dataclass(frozen=True)
+class _Suspects:
     """The ids of one link that are to be looked at."""
 
     consumer: Consumer
     rules: tuple[FieldRule, ...]
     rows: DataFrame
-    """`id`, `settled_version` and `settled_fields` as the source said, and whether it `differs`."""
+    """As `compare.suspects` selects them."""
     counted: Counted
-    facts: Link | None = None
-    """What its cases share; None as long as they have not been read."""
+    reach: Reach | None
+    """From where on the ledger knows; None where only the second reading finds that out."""
 
 
-class _Auditing:
-    def __init__(
-        self, job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[str | None, int, int]]
-    ) -> None:
-        self.job = job
-        self.corrections = corrections
-        self.terms = terms
-        gathered = job.run.read(Gathered)
-        self.inputs = job.inputs([Gathered.ARTIFACT])
-        self.before = job.run.read(Fence)
-        self.links = {each.consumer: each for each in gathered.links}
-        self.unread = {each.link: each for each in gathered.unread}
-        self.reaches: dict[str, link_facts.Reach] = {}
-        self.held: list[DataFrame] = []
+@dataclass(frozen=True)
+class _Compared:
+    suspects: tuple[_Suspects, ...]
+    dense_versions: bool
 
-    def run(self) -> None:
-        job = self.job
-        history = gathering.log_history(job, self.before)
-        self.log = history.records(job.spark, job.scope.ids)
-        inferred = infer_from_log(history.records(job.spark), history.index, job.contract.topic)
-        self.router = Router.of(inferred, history.index.partitions)
-        self.shape = latent_candidates.shape(self.log, self.router, job.contract.topic.ignore_types, self._hold)
-        suspected = [self._suspected(each) for each in job.consumers if each.name in self.links]
-        for frame in self.held:
-            frame.unpersist()
-        read = self._read_again([each for each in suspected if each.counted.suspects])
-        frames = [self._findings(each) for each in read]
-        found = reduce(lambda left, right: left.unionByName(right), frames, job.spark.createDataFrame([], SCHEMA))
-        complete = not self.unread
-        notes = [f"{link}: {each.message}" for link, each in sorted(self.unread.items())]
-        found.persist()  # to put them in order Spark looks at them twice
-        ordered = found.orderBy("link", "aggregate_id")
-        job.run.publish_parquet(FINDINGS, ordered, self.inputs, stage="audit", complete=complete, notes=notes)
-        found.unpersist()
-        figures = summary(
-            job.contract,
-            self.before,
-            {job.contract.link(each.consumer): each.counted for each in suspected},
-            job.run.parquet(FINDINGS, job.spark),
-            self.unread,
-        )
-        job.run.publish(figures, self.inputs, complete=complete, notes=notes)
 
-    def _suspected(self, consumer: Consumer) -> _Suspected:
-        """Compare what was gathered, and add what agrees and may break."""
-        from pyspark.sql import functions as f
+@dataclass(frozen=True)
+class _Confirmed:
+    """What the second reading has found, beside the cases that it published."""
 
-        job, name, link = self.job, consumer.name, self.links[consumer.name]
-        _LOG.info(f"{link.link}: comparing")
-        rules = link_facts.field_rules(consumer, link.form)
-        source = job.run.parquet(source_rows(name), job.spark)
-        copy = job.run.parquet(copy_rows(name), job.spark)
-        differing = compare.differences(source, copy, rules).select(
-            ID,
-            f.col(SOURCE_VERSION).alias("settled_version"),
-            f.col(SOURCE_FIELDS).alias("settled_fields"),
-            f.lit(True).alias("differs"),
-            SOURCE_COUNT,
-        )
-        candidates = self._hold(self._candidates(consumer))
-        latent = None if candidates.isEmpty() else _agreeing(candidates, source, copy, rules)
-        rows = differing if latent is None else differing.unionByName(latent)
-        rows = self._kept(f"suspects.{name}", rows)
-        told = rows.agg(
-            f.count(f.lit(1)).alias("suspects"),
-            f.count_if("differs").alias("differing"),
-            f.coalesce(f.sum(SOURCE_COUNT), f.lit(0)).alias("source_rows"),
-        ).collect()[0]
-        compared = link.source_rows - told["source_rows"] + told["differing"]
-        return _Suspected(consumer, rules, rows, Counted(compared, told["suspects"], told["differing"]))
+    links: Mapping[str, Link]
+    """What the cases of a consumer share."""
+    unread: Mapping[str, Unread]
+    """By link, of both readings."""
 
-    def _candidates(self, consumer: Consumer) -> DataFrame:
-        job = self.job
+
+def _gathered(job: Job, inputs: Inputs) -> _Gathered:
+    gathered, fence = job.run.read(Gathered), job.run.read(Fence)
+    history = gathering.log_history(job, fence)
+    inferred = infer_from_log(history.records(job.spark), history.index, job.contract.topic)
+    return _Gathered(
+        inputs,
+        fence,
+        {each.consumer: each for each in gathered.links},
+        {each.link: each for each in gathered.unread},
+        history.records(job.spark, job.scope.ids),
+        Router.of(inferred, history.index.partitions),
+    )
+
+
+def _compare(job: Job, gathered: _Gathered) -> _Compared:
+    """Compare what was gathered, and add what agrees and may break."""
+    records = latent_candidates.of_aggregates(gathered.log, job.contract.topic.ignore_types).where(READABLE)
+    with (
+        persisted(latent_candidates.versions(records)) as versions,
+        persisted(latent_candidates.misrouted(records, gathered.router)) as misrouted,
+    ):
+        (dense,) = latent_candidates.density(versions).collect()[0]
+        of_all_links = [misrouted, latent_candidates.gapped(versions)] if dense else [misrouted]
+        links = [each for each in job.consumers if each.name in gathered.links]
+        return _Compared(tuple(_suspects(job, gathered, each, of_all_links) for each in links), dense)
+
+
+def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: Sequence[DataFrame]) -> _Suspects:
+    name, link = consumer.name, gathered.links[consumer.name]
+    _LOG.info(f"{link.link}: comparing")
+    rules = field_rules(consumer, link.form)
+    source = job.run.parquet(source_rows(name), job.spark)
+    copy = job.run.parquet(copy_rows(name), job.spark)
+    reach = None
+    with ExitStack() as kept:
         if (ids := job.scope.frame(job.spark, ID)) is not None:
-            return ids
-        entries = self._ledger(consumer)
-        self.reaches[consumer.name] = link_facts.ledger_reach(entries, entries, self.log)
-        return latent_candidates.candidates(
-            self.shape,
-            self.log,
-            job.run.parquet(parked_records(consumer.name), job.spark),
-            entries,
-            {place.partition: place.committed_before for place in self.before.consumer(consumer.name).places},
-            self.reaches[consumer.name].begins,
-            job.contract.topic.ignore_types,
-            self._hold,
-            is_origin(job.contract.topic.name) if link_facts.ledger_by_position(job.contract, consumer) else None,
-        )
+            candidates = ids
+        else:
+            ledger = _ledger(job, consumer)
+            reach = ledger_reach(ledger, ledger, gathered.log)
+            parked = job.run.parquet(parked_records(name), job.spark)
+            found = [*of_all_links, latent_candidates.unresolved(parked)]
+            if ledger is not None:
+                found += _not_in_ledger(job, gathered, consumer, ledger, reach, kept)
+            candidates = _union(found).distinct()
+        candidates = kept.enter_context(persisted(candidates))
+        there = None if candidates.isEmpty() else candidates
+        rows = _publish_rows(job, gathered.inputs, f"suspects.{name}", compare.suspects(source, copy, rules, there))
+    number = compare.count_suspects(rows).collect()[0]
+    compared = link.source_rows - number["source_rows"] + number["differing"]
+    return _Suspects(consumer, rules, rows, Counted(compared, number["suspects"], number["differing"]), reach)
 
-    def _read_again(self, suspected: list[_Suspected]) -> list[_Suspected]:
-        """Read the suspects again from both stores, after the time that what is in flight may take."""
-        job = self.job
-        if not suspected:
+
+def _not_in_ledger(
+    job: Job, gathered: _Gathered, consumer: Consumer, ledger: DataFrame, reach: Reach, kept: ExitStack
+) -> list[DataFrame]:
+    """Look for events that the group has passed and the ledger does not know; their ids, in one frame or none."""
+    topic, places = job.contract.topic, gathered.fence.consumer(consumer.name).places
+    records = latent_candidates.of_aggregates(gathered.log, topic.ignore_types)
+    if ledger_by_position(job.contract, consumer):
+        records = records.where(~is_origin(topic.name))
+    committed = {place.partition: place.committed_before for place in places}
+    events = latent_candidates.passed(records, committed, reach.begins)
+    if reach.begins:
+        # By places nearly all are known, and cheaply: names are long, and may be spelled in several ways.
+        events = kept.enter_context(persisted(latent_candidates.without_place(events, ledger)))
+        if events.isEmpty():
             return []
-        self._wait(suspected)
-        _LOG.info(f"reading {sum(each.counted.suspects for each in suspected):,} suspects again")
-        names, read = [each.consumer.name for each in suspected], []
-        with open_fence(job.contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
-            self.unread |= {each.link: each for each in opened.fence.unread}
-            history = gathering.log_history(job, opened.fence)
-            for each in suspected:
-                if each.consumer.name in opened.consumers:
-                    try:
-                        found = self._cases(opened, each, history)
-                        opened.require_alive(each.consumer.name)
-                        read.append(found)
-                    except (UnreachableError, RefusedError) as error:
-                        opened.require_source_alive()
-                        link = job.contract.link(each.consumer)
-                        self.unread[link] = Unread.because(link, each.consumer.name, error)
-                    finally:
-                        opened.release(each.consumer.name)
-            opened.require_source_alive()
-        return read
+    return [latent_candidates.without_name(events, ledger)]
 
-    def _cases(self, opened: OpenFence, suspected: _Suspected, history: History) -> _Suspected:
-        job, consumer = self.job, suspected.consumer
-        contract, name = job.contract, consumer.name
-        reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
-        asked = suspected.rows.withColumnRenamed(ID, row_columns.ID)
-        with reader.reading():
-            source, copy = reader.rows
-            records = history.records(job.spark, suspected.rows.where(f"{ID} is not null"))
-            told = newest(events.event_values(job.spark, records, contract.topic, consumer, copy.form.fields)).persist()
-            known = job.run.parquet(parked_records(name), job.spark).join(suspected.rows.select(ID), ID, "left_semi")
+
+def _confirm(
+    job: Job, gathered: _Gathered, compared: _Compared, corrections: Collection[tuple[str | None, int, int]]
+) -> _Confirmed:
+    """Read the suspects again from both stores, after the time that what is in flight may take."""
+    suspects = [each for each in compared.suspects if each.counted.suspects]
+    links: dict[str, Link] = {}
+    if not suspects:
+        return _Confirmed(links, gathered.unread)
+    _wait(gathered.fence.closed_at + max(each.consumer.settle.confirm_after for each in suspects))
+    _LOG.info(f"reading {sum(each.counted.suspects for each in suspects):,} suspects again")
+    names = [each.consumer.name for each in suspects]
+    with open_fence(job.contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
+        unread = {**gathered.unread, **{each.link: each for each in opened.fence.unread}}
+        history = gathering.log_history(job, opened.fence)
+        log = KnownLog(history.index, compared.dense_versions, corrections)
+        for each in suspects:
+            consumer = each.consumer
+            if consumer.name not in opened.consumers:
+                continue
+            try:
+                reach = _publish_cases(job, gathered.inputs, each, opened, history)
+                opened.require_alive(consumer.name)
+                links[consumer.name] = link_facts(
+                    job.contract, consumer, each.rules, log, reach, gathered.fence, opened.fence
+                )
+            except (UnreachableError, RefusedError) as error:
+                opened.require_source_alive()
+                link = job.contract.link(consumer)
+                unread[link] = Unread.because(link, consumer.name, error)
+            finally:
+                opened.release(consumer.name)
+        opened.require_source_alive()
+    return _Confirmed(links, unread)
+
+
+def _publish_cases(job: Job, inputs: Inputs, suspects: _Suspects, opened: OpenFence, history: History) -> Reach:
+    """Publish all that is read of a link's suspects now; return from where on its ledger knows."""
+    consumer, topic = suspects.consumer, job.contract.topic
+    reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
+    ids = suspects.rows.withColumnRenamed(ID, row_columns.ID)
+    with reader.reading():
+        source, copy = reader.rows
+        records = history.records(job.spark, suspects.rows.where(f"{ID} is not null"))
+        with persisted(newest(event_values(job.spark, records, topic, consumer, copy.form.fields))) as events:
+            parked = job.run.parquet(parked_records(consumer.name), job.spark)
+            parked = parked.join(suspects.rows.select(ID), ID, "left_semi")
             readings = Readings(
-                suspects=suspected.rows,
-                source=source.among(asked),
-                copy=copy.among(asked),
-                events=told,
-                parked=gathering.resolved_since(job, consumer, known),
-                ledger=reader.ledger_of(told),
+                suspects=suspects.rows,
+                source=source.among(ids),
+                copy=copy.among(ids),
+                events=events,
+                parked=gathering.resolved_since(job, consumer, parked),
+                ledger=reader.ledger_of(events),
                 outbox=reader.outbox(),
             )
-            self._kept(cases(name), joined(readings))
-            reach = self.reaches.get(name) or link_facts.ledger_reach(reader.ledger_bounds(), readings.ledger, told)
-            told.unpersist()
-        facts = link_facts.link_facts(
-            contract,
-            consumer,
-            suspected.rules,
-            self.before,
-            opened.fence,
-            history.index,
-            dense_versions=self.shape.dense_versions,
-            compacted=opened.fence.topic.compacted,
-            reach=reach,
-            corrections=self.corrections,
-        )
-        return replace(suspected, facts=facts)
+            _publish_rows(job, inputs, cases(consumer.name), case_rows(readings))
+            return suspects.reach or ledger_reach(reader.ledger_bounds(), readings.ledger, events)
 
-    @cached_property
-    def key_type(self) -> str | None:
-        """How ids become keys; None where the log's records show that an id does not tell its key."""
-        declared = self.job.contract.topic.key.type
-        if declared != "json":
-            return declared
-        keys = self.log.select(KEY).where(f"{KEY} is not null").limit(_KEYS).collect()
-        return declared if all(rebuilds(row[KEY], declared) for row in keys) else None
 
-    def _findings(self, suspected: _Suspected) -> DataFrame:
-        job, consumer = self.job, suspected.consumer
-        assert suspected.facts is not None
-        sensitive = frozenset(field.name for field in consumer.fields if field.sensitive)
-        ignored = frozenset(job.contract.topic.ignore_types)
-        attributing = Attributing(
-            suspected.facts,
-            self.router,
-            ignored,
-            sensitive,
-            job.run.id,
-            self.key_type,
-            self.terms[consumer.name],
-            consumer.repair.route == "main",
-        )
-        # Few bytes and much to think about: the cores are to share them by number, not by size.
+def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: Mapping[str, Terms]) -> DataFrame:
+    """Compute the findings of all cases."""
+    key_type = _key_type(job, gathered.log) if links else None
+    found = [job.spark.createDataFrame([], SCHEMA)]
+    for consumer in (each for each in job.consumers if each.name in links):
         name = cases(consumer.name)
+        link = links[consumer.name]
+        attributing = Attributing.of(job.contract, consumer, link, gathered.router, key_type, terms[consumer.name])
+        # Few bytes and much to think about: the cores are to share them by number, not by size.
         shares = max(job.spark.sparkContext.defaultParallelism, job.run.manifest(name).rows // _CASES)
-        return attributing.findings(job.run.parquet(name, job.spark).repartition(shares, ID))
-
-    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
-        """Keep what was read: the stores move on."""
-        self.job.run.publish_parquet(name, frame, self.inputs, stage="audit")
-        return self.job.run.parquet(name, self.job.spark)
-
-    def _hold(self, frame: DataFrame) -> DataFrame:
-        """Keep what is computed of a frame in memory until all links have their suspects."""
-        self.held.append(frame.persist())
-        return frame
-
-    def _wait(self, suspected: list[_Suspected]) -> None:
-        """Give what is in flight the time that the contract grants it."""
-        longest = max(each.consumer.settle.confirm_after for each in suspected)
-        left = (self.before.closed_at + longest - datetime.now(UTC)).total_seconds()
-        if left > 0:
-            _LOG.info(f"waiting {left:.0f} s for what is in flight")
-            time.sleep(left)
-
-    def _ledger(self, consumer: Consumer) -> DataFrame | None:
-        name = ledger(consumer.name)
-        return self.job.run.parquet(name, self.job.spark) if self.job.run.find(name) else None
+        found.append(attributing.findings(job.run.parquet(name, job.spark).repartition(shares, ID), job.run.id))
+    return _union(found)
 
 
-def _agreeing(candidates: DataFrame, source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) -> DataFrame:
-    """Give those of some ids on which both sides agree, as the source says that they are."""
-    from pyspark.sql import functions as f
+def _key_type(job: Job, log: DataFrame) -> str | None:
+    """Query how ids become keys; None where the log's records show that an id does not say its key."""
+    declared = job.contract.topic.key.type
+    if declared != "json":
+        return declared
+    keys = log.select(KEY).where(f"{KEY} is not null").limit(_KEYS).collect()
+    return declared if all(rebuilds(row[KEY], declared) for row in keys) else None
 
-    asked = candidates.select(f.col(ID).alias(row_columns.ID))
-    ours, theirs = (side.join(asked, row_columns.ID, "left_semi") for side in (source, copy))
-    settled = compare.named(ours, len(rules), "settled_version", "settled_fields").dropDuplicates([ID])
-    agreeing = candidates.join(compare.differences(ours, theirs, rules).select(ID), ID, "left_anti")
-    return agreeing.join(settled, ID, "left").withColumns({"differs": f.lit(False), SOURCE_COUNT: f.lit(0)})
+
+def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Confirmed, findings: DataFrame) -> None:
+    run, inputs, unread = job.run, gathered.inputs, confirmed.unread
+    complete, notes = not unread, [f"{link}: {each.message}" for link, each in sorted(unread.items())]
+    with persisted(findings) as found:  # to put them in order Spark looks at them twice
+        ordered = found.orderBy("link", "aggregate_id")
+        run.publish_parquet(FINDINGS, ordered, inputs, stage="audit", complete=complete, notes=notes)
+    counted = {job.contract.link(each.consumer): each.counted for each in compared.suspects}
+    figures = summary(job.contract, gathered.fence, counted, run.parquet(FINDINGS, job.spark), unread)
+    run.publish(figures, inputs, complete=complete, notes=notes)
+
+
+def _publish_rows(job: Job, inputs: Inputs, name: str, frame: DataFrame) -> DataFrame:
+    """Publish what was read, as the stores move on, and read it from there."""
+    job.run.publish_parquet(name, frame, inputs, stage="audit")
+    return job.run.parquet(name, job.spark)
+
+
+def _wait(until: datetime) -> None:
+    """Wait for what is in flight, as long as the contract grants it."""
+    seconds = (until - datetime.now(UTC)).total_seconds()
+    if seconds > 0:
+        _LOG.info(f"waiting {seconds:.0f} s for what is in flight")
+        time.sleep(seconds)
+
+
+def _ledger(job: Job, consumer: Consumer) -> DataFrame | None:
+    name = ledger(consumer.name)
+    return job.run.parquet(name, job.spark) if job.run.find(name) else None
+
+
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other), frames)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconcile.audit.cases import MOST_EVENTS, Readings, joined, newest
+from reconcile.audit import latent_candidates
+from reconcile.audit.cases import MOST_EVENTS, Readings, case_rows, newest
 from reconcile.audit.link_facts import Reach, ledger_reach
 from reconcile.contract.model import Ledger
 from reconcile.domain.event import spelled
@@ -45,7 +46,7 @@ def test_of_a_hot_key_the_newest_is_kept(spark: SparkSession) -> None:
     resolved = f.when(f.col("number") >= 5, "its group has committed past it")
     row = spark.createDataFrame([("hot", None, "a")], "reconcile_id string, reconcile_version string, field_0 string")
     suspects = "id string, settled_version string, settled_fields array<string>, differs boolean"
-    (case,) = joined(
+    (case,) = case_rows(
         Readings(
             suspects=spark.createDataFrame([("hot", None, ["a"], True)], suspects),
             source=row,
@@ -71,6 +72,18 @@ def test_a_ledger_of_ids_alone_knows_from_its_oldest_event_on(spark: SparkSessio
     )
     assert Reach(None, datetime.fromtimestamp(3, UTC)) == ledger_reach(entries, entries, log)
     assert Reach(None, None) == ledger_reach(entries, entries, log.where(f"event_id = '{first}1'"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [(["1", "2", "3"], True), ([*map(str, range(1, 10)), "11"], True), (["1", "2", "5"], False), (["a", None], False)],
+)
+def test_versions_are_dense_where_most_steps_are_one(
+    spark: SparkSession, versions: list[str | None], expected: bool
+) -> None:
+    """Nine of ten are enough; where nothing counts up, nothing is missing."""
+    log = spark.createDataFrame([("a", each) for each in versions], "id string, version string")
+    assert [(expected,)] == latent_candidates.density(latent_candidates.versions(log)).collect()
 
 
 def test_spark_spells_ids_as_we_do(spark: SparkSession) -> None:

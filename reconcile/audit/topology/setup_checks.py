@@ -12,7 +12,7 @@ from reconcile.contract.model import Consumer, FailureTopic
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.gather.fence.fence import ConsumerFence
 from reconcile.gather.fence.group_position import PlaceState
-from reconcile.gather.topology_facts import own_topics
+from reconcile.gather.topology_facts import Reader, own_topics
 from reconcile.kafka.cluster import GroupState
 from reconcile.kafka.layout import TopicLayout
 
@@ -297,7 +297,7 @@ def topic_retention(facts: Facts) -> Iterator[Check]:
     if layout is None:
         return
     if layout.deleted and layout.retention is not None and layout.retention < SHORTEST:
-        found = f"records expire after {_days(layout.retention)}"
+        found = f"records expire after {durations.text(layout.retention)}"
         todo = "set retention.ms to 7 days or more: as long as the broker keeps the offsets of a group that is away"
         yield _RETENTION.warning(facts.topic, found, todo)
     else:
@@ -322,7 +322,7 @@ def compaction(facts: Facts) -> Iterator[Check]:
         todo = "delete by tombstones (a null value): compaction removes nothing else, and what is gone stays for ever"
         yield _COMPACTION.warning(facts.topic, found, todo)
     elif layout.tombstones < SHORTEST_TOMBSTONES:
-        found = f"tombstones stay for {_days(layout.tombstones)}"
+        found = f"tombstones stay for {durations.text(layout.tombstones)}"
         todo = "set delete.retention.ms to a day or more: a group that is away longer never hears of the delete"
         yield _COMPACTION.warning(facts.topic, found, todo)
     else:
@@ -343,8 +343,8 @@ def retry_retention(facts: Facts) -> Iterator[Check]:
                 yield _RETRIES.fault(link, f"{each.topic} has cleanup.policy={layout.cleanup}", todo)
             elif layout.retention is not None and layout.retention < SHORTEST_RETRY:
                 todo = "keep them at least a day, and longer than the longest delay and processing of one event"
-                yield _RETRIES.warning(link, f"{each.topic} keeps records for {_days(layout.retention)}", todo)
-            elif facts.cluster.records(each.topic) and not _read(consumer, each, facts):
+                yield _RETRIES.warning(link, f"{each.topic} keeps records for {durations.text(layout.retention)}", todo)
+            elif facts.cluster.records(each.topic) and not _reader(consumer, each, facts):
                 found = f"{each.topic} holds {counted(facts.cluster.records(each.topic), 'offset')}, and nobody read it"
                 todo = f"start {each.group or consumer.group}, or correct its name in the contract"
                 yield _RETRIES.warning(link, found, todo)
@@ -423,20 +423,17 @@ def _weak(layout: TopicLayout) -> Iterable[tuple[Severity, str]]:
 
 def _lost(rule: Rule, link: str, consumer: Consumer, topic: FailureTopic, facts: Facts) -> Check | None:
     """Look for events that expired in a failure topic before its group read them."""
-    begins = facts.cluster.begins.get(topic.topic, {})
-    group = topic.group or consumer.group
-    for reader in facts.cluster.readers.get(topic.topic, ()):
-        if reader.group == group:
-            gone = sum(max(0, begins.get(partition, 0) - at) for partition, at in reader.committed.items())
-            if gone:
-                found = f"{counted(gone, 'offset')} of {topic.topic} expired before {group} read them"
-                return rule.fault(link, found, "keep the topic longer, and let reconcile correct what was lost")
-    return None
+    reader, begins = _reader(consumer, topic, facts), facts.cluster.begins.get(topic.topic, {})
+    gone = sum(max(0, begins.get(partition, 0) - at) for partition, at in reader.committed.items()) if reader else 0
+    if reader is None or not gone:
+        return None
+    found = f"{counted(gone, 'offset')} of {topic.topic} expired before {reader.group} read them"
+    return rule.fault(link, found, "keep the topic longer, and let reconcile correct what was lost")
 
 
-def _read(consumer: Consumer, topic: FailureTopic, facts: Facts) -> bool:
+def _reader(consumer: Consumer, topic: FailureTopic, facts: Facts) -> Reader | None:
     group = topic.group or consumer.group
-    return any(reader.group == group for reader in facts.cluster.readers.get(topic.topic, ()))
+    return next((each for each in facts.cluster.readers.get(topic.topic, ()) if each.group == group), None)
 
 
 def _kept(layout: TopicLayout) -> str:
@@ -445,8 +442,4 @@ def _kept(layout: TopicLayout) -> str:
     size = " or by size" if layout.size_limited else ""
     if layout.retention is None:
         return f"kept without a limit of time{', but by size' if size else ''}"
-    return f"records expire after {_days(layout.retention)}{size}"
-
-
-def _days(duration: timedelta) -> str:
-    return durations.text(duration)
+    return f"records expire after {durations.text(layout.retention)}{size}"
