@@ -9,22 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from reconcile.audit.columns import (
-    BAD,
-    COPY,
-    DIFFERS,
-    EVENTS,
-    EVENTS_TOTAL,
-    LEDGER,
-    PARKED,
-    PENDING,
-    SETTLED,
-    SETTLED_FIELDS,
-    SETTLED_VERSION,
-    SOURCE,
-    TELLS,
-    VALUES,
-)
+from reconcile.audit import columns
 from reconcile.audit.home_partition import Router
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
@@ -109,11 +94,11 @@ class Attributing:
 
     def findings(self, cases: DataFrame, run_id: str) -> DataFrame:
         """Compute the findings of a link, one for each case that still differs or will."""
-        columns = cases.columns
+        names = cases.columns
 
         def attributed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                rows = [dict(zip(columns, row, strict=True)) for row in zip(*_listed(batch), strict=True)]
+                rows = [dict(zip(names, row, strict=True)) for row in zip(*_listed(batch), strict=True)]
                 yield _arrow(run_id, [found for row in rows if (found := self._finding(row)) is not None])
 
         return cases.mapInArrow(attributed, SCHEMA)
@@ -129,26 +114,26 @@ class Attributing:
 
     def case(self, row: dict[str, Any]) -> Case:
         """Build a case of what was joined for one suspect."""
-        listed = tuple(self._event(each) for each in row[EVENTS] or ())
+        listed = tuple(self._event(each) for each in row[columns.EVENTS] or ())
         return Case(
             link=self.link,
             id=row[ID],
-            source=self._row(row[SOURCE]),
-            copy=self._row(row[COPY]),
-            settled_source=self._row(row[SETTLED]),
-            settled_absent=row[SETTLED] is None and row[DIFFERS],
-            agreed=not row[DIFFERS],
+            source=self._row(row[columns.SOURCE]),
+            copy=self._row(row[columns.COPY]),
+            settled_source=self._row(row[columns.SETTLED]),
+            settled_absent=row[columns.SETTLED] is None and row[columns.DIFFERS],
+            agreed=not row[columns.DIFFERS],
             events=tuple(sorted(listed, key=lambda event: (event.at, event.partition, event.offset))),
-            events_cut=max((row[EVENTS_TOTAL] or 0) - len(listed), 0),
-            parked=tuple(_parked(each) for each in sorted(row[PARKED] or (), key=_parked_at)),
-            ledger=tuple(_entry(each) for each in row[LEDGER] or ()),
-            outbox_pending=row[PENDING] or 0,
+            events_cut=max((row[columns.EVENTS_TOTAL] or 0) - len(listed), 0),
+            parked=tuple(_parked(each) for each in sorted(row[columns.PARKED] or (), key=_parked_at)),
+            ledger=tuple(_entry(each) for each in row[columns.LEDGER] or ()),
+            outbox_pending=row[columns.PENDING] or 0,
             homes=self.router.homes(self._key(row)),
         )
 
     def _key(self, row: dict[str, Any]) -> bytes | None:
         """Choose the key of an aggregate's records: as one of them has it, else as its id is written."""
-        keys = (each[KEY] for each in row[EVENTS] or () if each[KEY] is not None)
+        keys = (each[KEY] for each in row[columns.EVENTS] or () if each[KEY] is not None)
         try:
             return next(keys, None) or self._rebuilt(row[ID])
         except ValueError:
@@ -173,8 +158,8 @@ class Attributing:
             problem = "it carries no version"
         routing, routed_by = self.router.routing(read[KEY], read[PARTITION], read[OFFSET])
         names = [rule.name for rule in self.link.fields]
-        values = zip(names, read[TELLS], read[VALUES], strict=True)
-        bad = zip(names, read[BAD], strict=True)
+        values = zip(names, read[columns.TELLS], read[columns.VALUES], strict=True)
+        bad = zip(names, read[columns.BAD], strict=True)
         return Event(
             partition=read[PARTITION],
             offset=read[OFFSET],
@@ -209,29 +194,31 @@ def case_rows(readings: Readings) -> DataFrame:
     """Join all that was read of each suspect into one row. What has no id is one suspect, and has no events."""
     from pyspark.sql import functions as f
 
-    suspects = readings.suspects.select(ID, DIFFERS, _settled().alias(SETTLED), _key(f.col(ID)).alias(_KEY))
+    suspects = readings.suspects.select(
+        ID, columns.DIFFERS, _settled().alias(columns.SETTLED), _key(f.col(ID)).alias(_KEY)
+    )
     parts = [
-        _rows(readings.source, SOURCE),
-        _rows(readings.copy, COPY),
+        _rows(readings.source, columns.SOURCE),
+        _rows(readings.copy, columns.COPY),
         _together(readings.events),
-        _newest(readings.parked, PARKED, f.col("resolved").isNotNull()),
+        _newest(readings.parked, columns.PARKED, f.col("resolved").isNotNull()),
     ]
     if readings.ledger is not None:
-        parts.append(_newest(readings.ledger, LEDGER))
+        parts.append(_newest(readings.ledger, columns.LEDGER))
     if readings.outbox is not None:
-        parts.append(readings.outbox.select(_key(f.col(ID)).alias(_KEY), PENDING))
+        parts.append(readings.outbox.select(_key(f.col(ID)).alias(_KEY), columns.PENDING))
     joined = reduce(lambda rows, part: rows.join(part, _KEY, "left"), parts, suspects)
     return joined.select(
         ID,
-        DIFFERS,
-        SETTLED,
-        SOURCE,
-        COPY,
-        EVENTS,
-        EVENTS_TOTAL,
-        PARKED,
-        LEDGER if readings.ledger is not None else f.lit(None).cast("array<string>").alias(LEDGER),
-        PENDING if readings.outbox is not None else f.lit(None).cast("int").alias(PENDING),
+        columns.DIFFERS,
+        columns.SETTLED,
+        columns.SOURCE,
+        columns.COPY,
+        columns.EVENTS,
+        columns.EVENTS_TOTAL,
+        columns.PARKED,
+        columns.LEDGER if readings.ledger is not None else f.lit(None).cast("array<string>").alias(columns.LEDGER),
+        columns.PENDING if readings.outbox is not None else f.lit(None).cast("int").alias(columns.PENDING),
     )
 
 
@@ -239,9 +226,11 @@ def _settled() -> Column:
     from pyspark.sql import functions as f
 
     row = f.struct(
-        f.col(SETTLED_VERSION).alias("version"), f.col(SETTLED_FIELDS).alias("fields"), f.lit(1).alias("count")
+        f.col(columns.SETTLED_VERSION).alias("version"),
+        f.col(columns.SETTLED_FIELDS).alias("fields"),
+        f.lit(1).alias("count"),
     )
-    return f.when(f.col(SETTLED_FIELDS).isNotNull(), row)
+    return f.when(f.col(columns.SETTLED_FIELDS).isNotNull(), row)
 
 
 def _key(id_text: Column) -> Column:
@@ -267,9 +256,9 @@ def _together(events: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     micros = f.unix_micros(TIMESTAMP).alias(TIMESTAMP)
-    columns = [micros if each == TIMESTAMP else f.col(each) for each in events.columns if each not in (ID, _TOTAL)]
+    values = [micros if each == TIMESTAMP else f.col(each) for each in events.columns if each not in (ID, _TOTAL)]
     return events.groupBy(_key(f.col(ID)).alias(_KEY)).agg(
-        f.collect_list(f.struct(*columns)).alias(EVENTS), f.max(_TOTAL).alias(EVENTS_TOTAL)
+        f.collect_list(f.struct(*values)).alias(columns.EVENTS), f.max(_TOTAL).alias(columns.EVENTS_TOTAL)
     )
 
 
@@ -280,9 +269,9 @@ def _newest(rows: DataFrame, name: str, *last: Column) -> DataFrame:
 
     first = Window.partitionBy(ID).orderBy(*last, f.desc_nulls_last("at"), f.desc("partition"), f.desc("offset"))
     ranked = rows.where(f.col(ID).isNotNull()).withColumn("_rank", f.row_number().over(first))
-    columns = [f.unix_micros("at").alias("at") if each == "at" else f.col(each) for each in rows.columns if each != ID]
+    values = [f.unix_micros("at").alias("at") if each == "at" else f.col(each) for each in rows.columns if each != ID]
     kept = ranked.where(f.col("_rank") <= 2 * MOST_EVENTS).groupBy(_key(f.col(ID)).alias(_KEY))
-    return kept.agg(f.collect_list(f.struct(*columns)).alias(name))
+    return kept.agg(f.collect_list(f.struct(*values)).alias(name))
 
 
 def _listed(batch: pa.RecordBatch) -> list[list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -57,26 +57,14 @@ def event_values(
         if delete:
             evaluated["_delete"] = f.expr(f"coalesce((\n{mapping.with_names(delete, names)}\n), false)")
         with_values = with_paths.withColumns(evaluated) if evaluated else with_paths
-    texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in expressions}
     deletes = f.col(DELETES) | f.col("_delete") if delete else f.col(DELETES)
-    no = f.lit(False)
-    tells: list[Column] = []
-    values: list[Column] = []
-    bad: list[Column] = []
-    for number in range(len(consumer.fields)):
-        text = texts.get(number)
-        if text is None:
-            tells, values, bad = [*tells, no], [*values, f.lit(None).cast("string")], [*bad, no]
-            continue
-        paths = mapping.paths(expressions[number] or "")
-        there = [f.col(names[path]).isNotNull() for path in paths]
-        unreadable = _all(there) & text.isNull()
-        said = expressions[number] or ""
-        if _CASTS.search(said) is None or _TO_NULL.search(said) is not None:
-            unreadable &= f.col(f"_field_{number}").isNotNull()  # NULL may be what the expression makes of it
-        tells.append(_all([_present(path) for path in paths]) if topic.state == "patch" else f.lit(True))
-        values.append(text)
-        bad.append(f.coalesce(unreadable, no))
+    silent = f.lit(False), f.lit(None).cast("string"), f.lit(False)
+    texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in expressions}
+    fields = [
+        silent if (text := texts.get(n)) is None else _field(expressions[n], text, n, names, topic)
+        for n in range(len(consumer.fields))
+    ]
+    tells, values, bad = (f.array(*each) for each in zip(*fields, strict=True))
     return with_values.select(
         ID,
         KEY,
@@ -88,10 +76,24 @@ def event_values(
         TYPE,
         READABLE,
         deletes.alias(DELETES),
-        f.array(*tells).alias(TELLS),
-        f.array(*values).alias(VALUES),
-        f.array(*bad).alias(BAD),
+        tells.alias(TELLS),
+        values.alias(VALUES),
+        bad.alias(BAD),
     )
+
+
+def _field(
+    expression: str, text: Column, number: int, names: Mapping[str, str], topic: Topic
+) -> tuple[Column, Column, Column]:
+    """Build of one field whether records say anything of it, its text, and whether its value cannot be read."""
+    from pyspark.sql import functions as f
+
+    paths = mapping.paths(expression)
+    bad = _all([f.col(names[path]).isNotNull() for path in paths]) & text.isNull()
+    if _CASTS.search(expression) is None or _TO_NULL.search(expression) is not None:
+        bad &= f.col(f"_field_{number}").isNotNull()  # NULL may be what the expression makes of it
+    tells = _all([_present(path) for path in paths]) if topic.state == "patch" else f.lit(True)
+    return tells, text, f.coalesce(bad, f.lit(False))
 
 
 def _present(path: str) -> Column:

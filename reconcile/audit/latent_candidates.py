@@ -9,8 +9,16 @@ from reconcile.audit.columns import ID, KNOWN, ROUTING, SPAN
 from reconcile.audit.home_partition import Router, with_routing
 from reconcile.domain.case import Routing
 from reconcile.gather.evidence.ledger import as_spelled
-from reconcile.gather.log.history_columns import EVENT_ID, KEY, OFFSET, PARTITION, TIMESTAMP, TYPE, VERSION
-from reconcile.gather.log.offset_columns import by_partition
+from reconcile.gather.log.history_columns import (
+    EVENT_ID,
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TYPE,
+    VERSION,
+    by_partition,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from reconcile.domain.partitioner import EXPLAINS, Partitioner, candidates, explained_shares, partition_of
-from reconcile.gather.log.history_columns import KEY, OFFSET, PARTITION
+from reconcile.gather.log.history_columns import KEY, OFFSET, PARTITION, by_partition
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from reconcile.contract.model import Topic
     from reconcile.gather.log.history_index import Growth, Index, Range
@@ -222,16 +222,7 @@ def _sample(records: DataFrame, index: Index, era: Mapping[int, Range]) -> list[
     if not rows:
         return []
     chosen = f.pmod(f.xxhash64(f.col(PARTITION), f.col(OFFSET)), f.lit(-(-rows // SAMPLE))) == 0
-    found = records.where(f.col(KEY).isNotNull() & _within(era) & chosen).select(KEY, PARTITION).limit(SAMPLE)
+    starts, ends = (by_partition({partition: bounds[end] for partition, bounds in era.items()}) for end in (0, 1))
+    within = (f.col(OFFSET) >= starts) & (f.col(OFFSET) < ends)
+    found = records.where(f.col(KEY).isNotNull() & within & chosen).select(KEY, PARTITION).limit(SAMPLE)
     return [(bytes(row[KEY]), row[PARTITION]) for row in found.collect()]
-
-
-def _within(era: Mapping[int, Range]) -> Column:
-    from pyspark.sql import functions as f
-
-    starts, ends = (
-        f.create_map(*(f.lit(each) for partition, bounds in era.items() for each in (partition, bounds[end])))
-        for end in (0, 1)
-    )
-    offset = f.col(OFFSET)
-    return (offset >= f.try_element_at(starts, f.col(PARTITION))) & (offset < f.try_element_at(ends, f.col(PARTITION)))

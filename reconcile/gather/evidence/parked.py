@@ -24,9 +24,9 @@ from reconcile.gather.log.history_columns import (
     TIMESTAMP,
     TOMBSTONE,
     VERSION,
+    by_partition,
 )
 from reconcile.gather.log.history_store import HistoryStore
-from reconcile.gather.log.offset_columns import by_partition
 from reconcile.kafka.cluster import Cluster, TopicMissingError
 from reconcile.settings import connections
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 ID = "id"
 """The aggregate's id; NULL where the key is null or unreadable."""
 ID_HASH = "id_hash"
@@ -38,3 +44,14 @@ STORED = (
     f" {TOMBSTONE} boolean, {DELETES} boolean, {VALUE} string, {RAW} binary"
 )
 STORED_HEADERS = f"{HEADERS} array<struct<key: string, value: binary>>"
+
+
+def by_partition(offsets: Mapping[int, int | None]) -> Column:
+    """Build for each record the offset of its partition; NULL for a partition that has none."""
+    from pyspark.sql import functions as f
+
+    known = {partition: offset for partition, offset in offsets.items() if offset is not None}
+    if not known:
+        return f.lit(None).cast("bigint")
+    pairs = [each for pair in sorted(known.items()) for each in (f.lit(pair[0]), f.lit(pair[1]).cast("bigint"))]
+    return f.try_element_at(f.create_map(*pairs), f.col(PARTITION))
