@@ -17,7 +17,7 @@ from uuid import UUID
 
 import psycopg2
 
-from reconcile.control.correction_state import Emitted, Intent, State, Verified
+from reconcile.control.corrections import CorrectionOutcome, CorrectionState, Emitted, Intent
 from reconcile.control.store import ControlStore, open_control
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.postgres import Postgres
@@ -53,19 +53,19 @@ def measure(control: ControlStore, number: int) -> None:
     runs = {"r1": (0, number), "r2": (0, number), "r3": (half, number + half), "r4": (0, number)}
     names = ("all new", "all seen again", "half gone, half new", "half back, half gone")
     for name, (run_id, (first, last)) in zip(names, runs.items(), strict=True):
-        control.begin_run(run_id, "user-account", "c" * 64)
-        record = partial(control.record_findings, run_id, LINK, findings(first, last), complete=True)
+        control.runs.begin(run_id, "user-account", "c" * 64)
+        record = partial(control.findings.record, run_id, LINK, findings(first, last), complete=True)
         timed(f"{number:,} findings, {name}", record)
     some = [id_of(each) for each in range(0, number, 25)]
-    timed(f"what is known of {len(some):,} of them", lambda: control.seen(LINK, some))
+    timed(f"what is known of {len(some):,} of them", lambda: control.findings.seen(LINK, some))
     many = min(10_000, number)
-    lease = control.acquire(LINK, "bench", timedelta(hours=1))
+    lease = control.leases.acquire(LINK, "bench", timedelta(hours=1))
     intents = (Intent(f"c{each}", LINK, id_of(each), each, each % 12, "r4") for each in range(many))
-    timed(f"{many:,} corrections intended", lambda: control.intend(lease, intents))
+    timed(f"{many:,} corrections intended", lambda: control.corrections.intend(lease, intents))
     emitted = [Emitted(f"c{each}", each % 12, each) for each in range(many)]
-    timed(f"{many:,} corrections emitted", lambda: control.mark_emitted(lease, "r4", emitted))
-    verified = [Verified(f"c{each}", State.CONVERGED) for each in range(many)]
-    timed(f"{many:,} corrections verified", lambda: control.mark_verified(lease, "r4", verified))
+    timed(f"{many:,} corrections emitted", lambda: control.corrections.mark_emitted(lease, "r4", emitted))
+    verified = [CorrectionOutcome(f"c{each}", CorrectionState.CONVERGED) for each in range(many)]
+    timed(f"{many:,} corrections verified", lambda: control.corrections.mark_verified(lease, "r4", verified))
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ def throughput(world: World, control: ControlStore, many: int) -> None:
     with leased(control, "bench") as held:
         for turn in range(TURNS):
             run_id, clock = f"bench-{turn}", Clock()
-            control.begin_run(run_id, "user-account", "c" * 64)
+            control.runs.begin(run_id, "user-account", "c" * 64)
             plain = wanted(world.topic(PARTITIONS), run_id, many)
             batches = [plain[start : start + BATCH] for start in range(0, many, BATCH)]
             taken["bare"].append(seconds(partial(bare, world, batches, f"bare-{turn}")))

@@ -34,7 +34,7 @@ from reconcile.kafka import cluster as live
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.services.offsets import admin_client
-from reconcile.settings.connections import Cluster
+from reconcile.settings.connections import ClusterConnection
 from reconcile.settings.settings import Settings, Spark
 from reconcile.spark.session import session
 from reconcile.workspace.filesystem import LocalFileSystem
@@ -164,7 +164,7 @@ def measure(spark: Any, bootstrap: str, records: int, folder: Path) -> None:
     """Fill two topics, with headers and without, and read them in every way."""
     from confluent_kafka.admin import NewTopic
 
-    connection = Cluster.model_validate({"bootstrap": bootstrap})
+    connection = ClusterConnection.model_validate({"bootstrap": bootstrap})
     store = HistoryStore(LocalFileSystem(), str(folder / "history"))
     for name in ("warm", "plain", "headers"):
         admin_client(bootstrap).create_topics([NewTopic(name, PARTITIONS, 1)])[name].result()

@@ -16,7 +16,16 @@ from threading import Event
 import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 
-from reconcile.control.correction_state import Correction, Dropped, Emitted, Intent, Outcome, State, Verified
+from reconcile.control.corrections import (
+    PENDING,
+    CorrectionOutcome,
+    CorrectionRecord,
+    CorrectionState,
+    Dropped,
+    Emitted,
+    Intent,
+    VerifiedState,
+)
 from reconcile.control.errors import (
     ControlUnreachableError,
     CorrectionStateError,
@@ -25,18 +34,17 @@ from reconcile.control.errors import (
     NewerSchemaError,
     RequestConflictError,
     RunConflictError,
+    RunNotBegunError,
     UnknownRequestError,
-    UnknownRunError,
 )
 from reconcile.control.findings import Sighting
 from reconcile.control.leases import Lease
 from reconcile.control.migration import migrations
-from reconcile.control.runs import Drift, LinkFigures, link_figures
+from reconcile.control.runs import Drift, LinkFigures, RunRecord, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.control.tables import tables
 from reconcile.errors import RefusedError
 from reconcile.settings.settings import Settings
-from reconcile.workspace.manifest import Stage
 
 LINK = "user-account/login"
 MINUTE = timedelta(minutes=1)
@@ -51,7 +59,7 @@ settings = Settings.model_validate({"control_store": {"url": "env:CONTROL_URL"}}
 print("ready", flush=True)
 sys.stdin.readline()
 with open_control(settings) as control:
-    print(len(control.runs()), flush=True)
+    print(len(control.runs.history("user-account")), flush=True)
 """
 # Dies without a word after half of its findings were taken in.
 DYING = """
@@ -64,7 +72,7 @@ def findings():
             os.kill(os.getpid(), signal.SIGKILL)
         yield str(number), "missing", "skipped", None
 with open_control(Settings.model_validate({"control_store": {"url": "env:CONTROL_URL"}})) as control:
-    control.record_findings("r2", "user-account/login", findings(), complete=True)
+    control.findings.record("r2", "user-account/login", findings(), complete=True)
 """
 
 
@@ -106,22 +114,35 @@ def figures(link: str = LINK, findings: int = 0) -> LinkFigures:
 
 def begin(control: ControlStore, *run_ids: str) -> None:
     for run_id in run_ids:
-        control.begin_run(run_id, "user-account", "c" * 64)
+        control.runs.begin(run_id, "user-account", "c" * 64)
+
+
+def kept(control: ControlStore, run_id: str, digest: str = "c" * 64) -> RunRecord:
+    """Read a run that has begun: to begin it again changes nothing."""
+    return control.runs.begin(run_id, "user-account", digest)
 
 
 def intent(number: int, run_id: str = "r1", partition: int = 0, link: str = LINK) -> Intent:
     return Intent(f"c{number}", link, str(number), number, partition, run_id)
 
 
-def states(control: ControlStore, run_id: str = "r1") -> dict[str, State]:
-    return {each.correction_id: each.state for each in control.corrections(LINK, run_id)}
+def states(control: ControlStore, run_id: str = "r1") -> dict[str, CorrectionState]:
+    return {each.correction_id: each.state for each in control.corrections.of_run(LINK, run_id)}
+
+
+def pending(control: ControlStore) -> list[CorrectionRecord]:
+    return [each for each in control.corrections.of_run(LINK, "r1") if each.state in PENDING]
+
+
+def converged(number: int) -> CorrectionOutcome:
+    return CorrectionOutcome(f"c{number}", CorrectionState.CONVERGED)
 
 
 def emitted(control: ControlStore, number: int, run_id: str = "r1") -> Lease:
     """Bring a correction to its topic."""
-    lease = control.acquire(LINK, run_id, MINUTE)
-    control.intend(lease, [intent(number, run_id)])
-    control.mark_emitted(lease, run_id, [Emitted(f"c{number}", 0, 7)])
+    lease = control.leases.acquire(LINK, run_id, MINUTE)
+    control.corrections.intend(lease, [intent(number, run_id)])
+    control.corrections.mark_emitted(lease, run_id, [Emitted(f"c{number}", 0, 7)])
     return lease
 
 
@@ -135,48 +156,47 @@ class RunsBehaviour:
 
     def test_a_run_is_kept_from_begin_to_end(self, control: ControlStore) -> None:
         """What its end tells is None before it."""
-        begun = control.begin_run("r1", "user-account", "d")
-        ended = control.end_run("r1", "report", complete=True, exit_code=1, links=[figures(findings=2)])
+        begun = control.runs.begin("r1", "user-account", "d")
+        control.runs.reach("r1", "report", ["gather"])
+        ended = control.runs.end("r1", complete=True, exit_code=1, links=[figures(findings=2)])
         expected = replace(begun, ended_at=ended.ended_at, stage="report", complete=True, exit_code=1)
-        assert replace(expected, links=(figures(findings=2),)) == ended == control.run("r1")
+        assert replace(expected, links=(figures(findings=2),)) == ended == kept(control, "r1", "d")
 
     def test_a_run_begins_by_the_database_s_clock(self, control: ControlStore) -> None:
         """Instants are in UTC."""
-        started = control.begin_run("r1", "user-account", "d").started_at
+        started = control.runs.begin("r1", "user-account", "d").started_at
         assert UTC == started.tzinfo
         assert abs(datetime.now(UTC) - started) < MINUTE
 
     def test_beginning_again_changes_nothing(self, control: ControlStore) -> None:
         """Each stage of a run may begin it."""
-        first = control.begin_run("r1", "user-account", "d")
-        assert first == control.begin_run("r1", "user-account", "d")
+        first = control.runs.begin("r1", "user-account", "d")
+        assert first == control.runs.begin("r1", "user-account", "d")
 
     @pytest.mark.parametrize("other", [("user-account", "e"), ("user-balance", "d")])
     def test_a_run_keeps_its_contract(self, control: ControlStore, other: tuple[str, str]) -> None:
         """The id of one run is not given to another."""
-        control.begin_run("r1", "user-account", "d")
+        control.runs.begin("r1", "user-account", "d")
         with pytest.raises(RunConflictError, match="the run r1 is of the contract user-account"):
-            control.begin_run("r1", *other)
+            control.runs.begin("r1", *other)
 
     def test_a_stage_that_runs_again_takes_nothing_back(self, control: ControlStore) -> None:
         """The furthest stage counts."""
         begin(control, "r1")
-        stages: tuple[Stage, ...] = ("gather", "plan", "audit")
-        for stage in stages:
-            control.reach_stage("r1", stage)
-        assert "plan" == control.run("r1").stage
+        stages = ["gather", "audit", "plan"]
+        for stage in ("gather", "plan", "audit"):
+            control.runs.reach("r1", stage, stages[: stages.index(stage)])
+        assert "plan" == kept(control, "r1").stage
+
+    def test_an_unknown_run_reaches_no_stage(self, control: ControlStore) -> None:
+        """The error says what to do."""
+        with pytest.raises(RunNotBegunError, match="knows no run r9: begin it first"):
+            control.runs.reach("r9", "gather", [])
 
     def test_an_unknown_run_does_not_end(self, control: ControlStore) -> None:
         """The error says what to do."""
-        with pytest.raises(UnknownRunError, match="knows no run r9: begin it first"):
-            control.end_run("r9", "report", complete=True, exit_code=0, links=[])
-
-    def test_runs_come_newest_first(self, control: ControlStore) -> None:
-        """Of one contract or of all, and no more than asked for."""
-        begin(control, "r1", "r2")
-        control.begin_run("r3", "user-balance", "d")
-        assert ["r3", "r2"] == [each.id for each in control.runs(limit=2)]
-        assert ["r2", "r1"] == [each.id for each in control.runs("user-account")]
+        with pytest.raises(RunNotBegunError, match="knows no run r9: begin it first"):
+            control.runs.end("r9", complete=True, exit_code=0, links=[])
 
     def test_figures_may_come_with_others(self) -> None:
         """What a run's summary says beside them is left out."""
@@ -187,18 +207,18 @@ class RunsBehaviour:
         begin(control, "whole", "r1", "r2")
         for run_id, asked in (("whole", None), ("r1", 3), ("r2", 1)):
             links = [replace(figures(), asked=asked)]
-            control.end_run(run_id, "audit", complete=True, exit_code=1, links=links)
-        assert ["whole"] == [each.run_id for each in control.history("user-account", limit=1)]
-        assert [1, 3, None] == [each.links[0].asked for each in control.runs("user-account")]
+            control.runs.end(run_id, complete=True, exit_code=1, links=links)
+        assert ["whole"] == [each.run_id for each in control.runs.history("user-account", limit=1)]
+        assert [1, 3, None] == [kept(control, each).links[0].asked for each in ("r2", "r1", "whole")]
 
     def test_history_tells_drift_run_by_run(self, control: ControlStore) -> None:
         """Oldest first, link by link; runs that have not ended are left out."""
         begin(control, "r1", "r2", "r3")
         for run_id, ids in (("r1", ("a", "b")), ("r2", ("b", "c"))):
-            control.record_findings(run_id, LINK, sightings(*ids), complete=True)
+            control.findings.record(run_id, LINK, sightings(*ids), complete=True)
             links = [figures(findings=2), figures("user-account/billing")]
-            control.end_run(run_id, "report", complete=True, exit_code=1, links=links)
-        told = [(each.run_id, each.figures.link, each.drift) for each in control.history("user-account")]
+            control.runs.end(run_id, complete=True, exit_code=1, links=links)
+        told = [(each.run_id, each.figures.link, each.drift) for each in control.runs.history("user-account")]
         assert [
             ("r1", LINK, Drift(complete=True, opened=2, returned=0, closed=0, still_open=2)),
             ("r1", "user-account/billing", None),
@@ -213,9 +233,9 @@ class FindingsBehaviour:
     def test_a_finding_is_remembered(self, control: ControlStore) -> None:
         """By link and id; what never drifted is left out."""
         begin(control, "r1")
-        control.record_findings("r1", LINK, [("a", "missing", "skipped", None)], complete=True)
-        seen = control.seen(LINK, ["a", "b"])
-        started = control.run("r1").started_at
+        control.findings.record("r1", LINK, [("a", "missing", "skipped", None)], complete=True)
+        seen = control.findings.seen(LINK, ["a", "b"])
+        started = kept(control, "r1").started_at
         assert ["a"] == list(seen)
         assert ("r1", started, 0, 0, True) == (
             seen["a"].first_seen_run,
@@ -224,15 +244,15 @@ class FindingsBehaviour:
             seen["a"].returned,
             seen["a"].open,
         )
-        assert {} == control.seen("user-account/billing", ["a"])
+        assert {} == control.findings.seen("user-account/billing", ["a"])
 
     def test_drift_that_comes_back_is_marked(self, control: ControlStore) -> None:
         """Four runs: open, still open, gone, back; the first sight of it is kept."""
         begin(control, "r1", "r2", "r3", "r4")
         told = []
         for run_id, ids in (("r1", "a"), ("r2", "a"), ("r3", ""), ("r4", "a")):
-            control.record_findings(run_id, LINK, sightings(*ids), complete=True)
-            seen = control.seen(LINK, ["a"])["a"]
+            control.findings.record(run_id, LINK, sightings(*ids), complete=True)
+            seen = control.findings.seen(LINK, ["a"])["a"]
             told.append((seen.first_seen_run, seen.last_seen_run, seen.recurrences, seen.returned, seen.closed_by_run))
         assert [
             ("r1", "r1", 0, 0, None),
@@ -244,70 +264,70 @@ class FindingsBehaviour:
     def test_the_last_cause_counts(self, control: ControlStore) -> None:
         """A finding's difference and cause are those of its last sight."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, [("a", "changed", "skipped", "x")], complete=True)
-        control.record_findings("r2", LINK, [("a", "missing", "foreign_write", "y")], complete=True)
-        seen = control.seen(LINK, ["a"])["a"]
+        control.findings.record("r1", LINK, [("a", "changed", "skipped", "x")], complete=True)
+        control.findings.record("r2", LINK, [("a", "missing", "foreign_write", "y")], complete=True)
+        seen = control.findings.seen(LINK, ["a"])["a"]
         assert ("missing", "foreign_write") == (seen.difference, seen.cause)
 
     def test_an_incomplete_run_closes_nothing(self, control: ControlStore) -> None:
         """What it did not see, it may not have read."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("a", "b"), complete=True)
-        drift = control.record_findings("r2", LINK, sightings("b"), complete=False)
+        control.findings.record("r1", LINK, sightings("a", "b"), complete=True)
+        drift = control.findings.record("r2", LINK, sightings("b"), complete=False)
         assert Drift(complete=False, opened=0, returned=0, closed=0, still_open=2) == drift
 
     def test_a_run_of_some_ids_closes_among_them(self, control: ControlStore) -> None:
         """What was not asked for stays as it is."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("a", "b", "c"), complete=True)
-        drift = control.record_findings("r2", LINK, sightings("b"), complete=True, scope=["a", "b"])
+        control.findings.record("r1", LINK, sightings("a", "b", "c"), complete=True)
+        drift = control.findings.record("r2", LINK, sightings("b"), complete=True, scope=["a", "b"])
         assert Drift(complete=True, opened=0, returned=0, closed=1, still_open=2) == drift
-        assert "r2" == control.seen(LINK, ["a"])["a"].closed_by_run
+        assert "r2" == control.findings.seen(LINK, ["a"])["a"].closed_by_run
 
     def test_links_are_apart(self, control: ControlStore) -> None:
         """One link's run closes nothing of another's."""
         begin(control, "r1")
-        control.record_findings("r1", LINK, sightings("a"), complete=True)
-        control.record_findings("r1", "user-account/billing", [], complete=True)
-        assert control.seen(LINK, ["a"])["a"].open
+        control.findings.record("r1", LINK, sightings("a"), complete=True)
+        control.findings.record("r1", "user-account/billing", [], complete=True)
+        assert control.findings.seen(LINK, ["a"])["a"].open
 
     def test_recording_again_counts_once(self, control: ControlStore) -> None:
         """A stage of a run that is done again says the same."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("a", "b"), complete=True)
-        first = control.record_findings("r2", LINK, sightings("b", "c"), complete=True)
-        assert first == control.record_findings("r2", LINK, sightings("b", "c"), complete=True)
-        assert [1, 0] == [each.recurrences for each in control.seen(LINK, ["b", "c"]).values()]
+        control.findings.record("r1", LINK, sightings("a", "b"), complete=True)
+        first = control.findings.record("r2", LINK, sightings("b", "c"), complete=True)
+        assert first == control.findings.record("r2", LINK, sightings("b", "c"), complete=True)
+        assert [1, 0] == [each.recurrences for each in control.findings.seen(LINK, ["b", "c"]).values()]
 
     def test_a_run_may_correct_itself(self, control: ControlStore) -> None:
         """What it closed and then does see is no return."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("a"), complete=True)
-        control.record_findings("r2", LINK, [], complete=True)
-        control.record_findings("r2", LINK, sightings("a"), complete=True)
-        seen = control.seen(LINK, ["a"])["a"]
+        control.findings.record("r1", LINK, sightings("a"), complete=True)
+        control.findings.record("r2", LINK, [], complete=True)
+        control.findings.record("r2", LINK, sightings("a"), complete=True)
+        seen = control.findings.seen(LINK, ["a"])["a"]
         assert (True, 1, 0) == (seen.open, seen.recurrences, seen.returned)
 
     def test_an_older_run_does_not_overrule_a_newer_one(self, control: ControlStore) -> None:
         """The run that began later has read later, whichever is done first."""
         begin(control, "r0", "r1", "r2")
-        control.record_findings("r0", LINK, sightings("a"), complete=True)
-        control.record_findings("r2", LINK, sightings("b"), complete=True)
-        drift = control.record_findings("r1", LINK, sightings("a"), complete=True)
+        control.findings.record("r0", LINK, sightings("a"), complete=True)
+        control.findings.record("r2", LINK, sightings("b"), complete=True)
+        drift = control.findings.record("r1", LINK, sightings("a"), complete=True)
         assert Drift(complete=True, opened=0, returned=0, closed=0, still_open=1) == drift
-        assert (False, True) == tuple(each.open for each in control.seen(LINK, ["a", "b"]).values())
+        assert (False, True) == tuple(each.open for each in control.findings.seen(LINK, ["a", "b"]).values())
 
     def test_an_id_that_is_told_twice_is_one_finding(self, control: ControlStore) -> None:
         """The first counts, also across batches."""
         begin(control, "r1")
         many = [*sightings("a"), *sightings(*map(str, range(6000))), Sighting("a", "missing", "expired")]
-        assert 6001 == control.record_findings("r1", LINK, many, complete=True).still_open
-        assert "changed" == control.seen(LINK, ["a"])["a"].difference
+        assert 6001 == control.findings.record("r1", LINK, many, complete=True).still_open
+        assert "changed" == control.findings.seen(LINK, ["a"])["a"].difference
 
     def test_findings_need_a_run(self, control: ControlStore) -> None:
         """The error says what to do."""
-        with pytest.raises(UnknownRunError, match="begin it first"):
-            control.record_findings("r9", LINK, [], complete=True)
+        with pytest.raises(RunNotBegunError, match="begin it first"):
+            control.findings.record("r9", LINK, [], complete=True)
 
     def test_findings_that_break_off_change_nothing(self, control: ControlStore) -> None:
         """The former state stands, and the store can be used on."""
@@ -317,23 +337,23 @@ class FindingsBehaviour:
             raise InterruptedError
 
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("a"), complete=True)
+        control.findings.record("r1", LINK, sightings("a"), complete=True)
         with pytest.raises(InterruptedError):
-            control.record_findings("r2", LINK, broken(), complete=True)
-        assert ["a"] == list(control.seen(LINK, ["a", "1"]))
-        assert 1 == control.record_findings("r2", LINK, sightings("a"), complete=True).still_open
+            control.findings.record("r2", LINK, broken(), complete=True)
+        assert ["a"] == list(control.findings.seen(LINK, ["a", "1"]))
+        assert 1 == control.findings.record("r2", LINK, sightings("a"), complete=True).still_open
 
     def test_a_killed_process_leaves_the_former_state(
         self, control: ControlStore, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Killed after thousands of findings were taken in, it has changed nothing."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("a"), complete=True)
+        control.findings.record("r1", LINK, sightings("a"), complete=True)
         monkeypatch.setenv("CONTROL_URL", url)
         done = subprocess.run([sys.executable, "-c", DYING], check=False, timeout=60)
         assert -signal.SIGKILL == done.returncode
-        assert ["a"] == list(control.seen(LINK, ["a", "1"]))
-        assert 2 == control.record_findings("r2", LINK, sightings("a", "1"), complete=True).still_open
+        assert ["a"] == list(control.findings.seen(LINK, ["a", "1"]))
+        assert 2 == control.findings.record("r2", LINK, sightings("a", "1"), complete=True).still_open
 
     def test_two_runs_may_record_at_once(self, control: ControlStore) -> None:
         """The newer one's word stands in the end."""
@@ -341,23 +361,23 @@ class FindingsBehaviour:
         ids = [str(number) for number in range(6000)]
         with ThreadPoolExecutor() as pool:
             for future in [
-                pool.submit(control.record_findings, "r1", LINK, sightings(*ids), complete=True),
-                pool.submit(control.record_findings, "r2", LINK, sightings(*reversed(ids)), complete=True),
+                pool.submit(control.findings.record, "r1", LINK, sightings(*ids), complete=True),
+                pool.submit(control.findings.record, "r2", LINK, sightings(*reversed(ids)), complete=True),
             ]:
                 future.result()
-        assert {"r2"} == {each.last_seen_run for each in control.seen(LINK, ids).values()}
+        assert {"r2"} == {each.last_seen_run for each in control.findings.seen(LINK, ids).values()}
 
     def test_a_lease_is_renewed_while_findings_come(self, control: ControlStore) -> None:
         """Taking findings in holds nobody up before the last one has come."""
         begin(control, "r1")
-        lease = control.acquire("x", "me", MINUTE)
+        lease = control.leases.acquire("x", "me", MINUTE)
 
         def slow() -> Iterable[Sighting]:
             yield from sightings(*map(str, range(6000)))
-            control.renew(lease, MINUTE)
+            control.leases.renew(lease, MINUTE)
             yield from sightings("last")
 
-        assert 6001 == control.record_findings("r1", LINK, slow(), complete=True).still_open
+        assert 6001 == control.findings.record("r1", LINK, slow(), complete=True).still_open
 
 
 class LeasesBehaviour:
@@ -365,60 +385,63 @@ class LeasesBehaviour:
 
     def test_a_lease_has_one_holder(self, control: ControlStore) -> None:
         """The second is told who holds it."""
-        control.acquire("x", "first", MINUTE)
+        control.leases.acquire("x", "first", MINUTE)
         with pytest.raises(LeaseHeldError, match=r"first holds the lease x until .* UTC"):
-            control.acquire("x", "second", MINUTE)
+            control.leases.acquire("x", "second", MINUTE)
 
     def test_the_same_name_is_no_second_key(self, control: ControlStore) -> None:
         """Two processes that call themselves alike do not share a lease."""
-        control.acquire("x", "same", MINUTE)
+        control.leases.acquire("x", "same", MINUTE)
         with pytest.raises(LeaseHeldError):
-            control.acquire("x", "same", MINUTE)
+            control.leases.acquire("x", "same", MINUTE)
 
     def test_a_released_lease_is_free(self, control: ControlStore) -> None:
         """The token of the next holder is higher."""
-        first = control.acquire("x", "first", MINUTE)
-        control.release(first)
-        assert Lease("x", "second", first.token + 1) == control.acquire("x", "second", MINUTE)
+        first = control.leases.acquire("x", "first", MINUTE)
+        control.leases.release(first)
+        assert Lease("x", "second", first.token + 1) == control.leases.acquire("x", "second", MINUTE)
 
     def test_an_expired_lease_is_taken_over(self, control: ControlStore) -> None:
         """Its first holder is refused from then on, and can neither renew nor release it."""
-        first = control.acquire("x", "first", timedelta())
-        second = control.acquire("x", "second", MINUTE)
-        for refused in (control.require, lambda lease: control.renew(lease, MINUTE)):
+        first = control.leases.acquire("x", "first", timedelta())
+        second = control.leases.acquire("x", "second", MINUTE)
+        for refused in (control.leases.require, lambda lease: control.leases.renew(lease, MINUTE)):
             with pytest.raises(LeaseLostError, match="first no longer holds the lease x: second took it over"):
                 refused(first)
-        control.release(first)
-        control.require(second)
+        control.leases.release(first)
+        control.leases.require(second)
 
     def test_an_expired_lease_is_not_renewed(self, control: ControlStore) -> None:
         """Whoever let it expire acquires it anew."""
-        lease = control.acquire("x", "first", timedelta())
+        lease = control.leases.acquire("x", "first", timedelta())
         with pytest.raises(LeaseLostError, match="it expired"):
-            control.renew(lease, MINUTE)
+            control.leases.renew(lease, MINUTE)
 
     def test_a_lease_is_lost_with_the_one_within_which_it_is_held(self, control: ControlStore) -> None:
         """Whoever lost a contract writes no corrections of its links either."""
-        with control.lease("outer", "first", MINUTE) as outer, control.lease("x", "first", MINUTE, outer) as inner:
+        with (
+            control.leases.hold("outer", "first", MINUTE) as outer,
+            control.leases.hold("x", "first", MINUTE, outer) as inner,
+        ):
             assert inner.lease == inner.require()
             outer._ended("somebody took it")
             assert inner.lost
             with pytest.raises(LeaseLostError, match="somebody took it"):
                 inner.require()
-        control.acquire("x", "second", MINUTE)
+        control.leases.acquire("x", "second", MINUTE)
 
     def test_leases_of_other_names_are_apart(self, control: ControlStore) -> None:
         """Each name has its own holder."""
-        first, second = control.acquire("x", "first", MINUTE), control.acquire("y", "second", MINUTE)
-        control.require(first)
-        control.require(second)
+        first, second = control.leases.acquire("x", "first", MINUTE), control.leases.acquire("y", "second", MINUTE)
+        control.leases.require(first)
+        control.leases.require(second)
 
     def test_of_many_at_once_one_gets_it(self, control: ControlStore) -> None:
         """The others are refused."""
 
         def attempt(number: int) -> bool:
             try:
-                control.acquire("x", str(number), MINUTE)
+                control.leases.acquire("x", str(number), MINUTE)
             except LeaseHeldError:
                 return False
             return True
@@ -428,29 +451,29 @@ class LeasesBehaviour:
 
     def test_a_held_lease_outlives_its_time(self, control: ControlStore) -> None:
         """It is renewed beside the work, and free afterwards."""
-        renewed, renew = Event(), control.renew
+        renewed, renew = Event(), control.leases.renew
 
         def told(lease: Lease, ttl: timedelta) -> None:
             renew(lease, ttl)
             renewed.set()
 
-        control.renew = told  # type: ignore[method-assign]
-        with control.lease("x", "first", timedelta(seconds=3)) as held:
+        control.leases.renew = told  # type: ignore[method-assign]
+        with control.leases.hold("x", "first", timedelta(seconds=3)) as held:
             assert renewed.wait(30)
-            control.require(held.require())
+            control.leases.require(held.require())
             assert not held.lost
-        control.acquire("x", "second", MINUTE)
+        control.leases.acquire("x", "second", MINUTE)
 
     def test_a_holder_learns_that_its_lease_was_lost(self, control: ControlStore) -> None:
         """It may write nothing more, and what it leaves is not the new holder's."""
-        with control.lease("x", "first", SHORT) as held:
+        with control.leases.hold("x", "first", SHORT) as held:
             renewing = renewal("x")
-            control.release(held.lease)
-            second = control.acquire("x", "second", MINUTE)
+            control.leases.release(held.lease)
+            second = control.leases.acquire("x", "second", MINUTE)
             renewing.join(30)
             with pytest.raises(LeaseLostError, match="first no longer holds the lease x"):
                 held.require()
-        control.require(second)
+        control.leases.require(second)
 
     def test_a_holder_that_cannot_renew_gives_up(self, control: ControlStore) -> None:
         """A store that does not answer is asked again until the time is over, and no longer."""
@@ -463,12 +486,12 @@ class LeasesBehaviour:
                 enough.set()
             raise ControlUnreachableError("no answer")
 
-        control.renew = unanswered  # type: ignore[method-assign]
-        with control.lease("x", "first", SHORT) as held:
+        control.leases.renew = unanswered  # type: ignore[method-assign]
+        with control.leases.hold("x", "first", SHORT) as held:
             assert enough.wait(30)
             with pytest.raises(LeaseLostError, match="it could not be renewed in time"):
                 held.require()
-        control.acquire("x", "second", MINUTE)
+        control.leases.acquire("x", "second", MINUTE)
 
 
 class CorrectionsBehaviour:
@@ -477,139 +500,150 @@ class CorrectionsBehaviour:
     def test_an_intent_is_pending(self, control: ControlStore) -> None:
         """It is there before anything is emitted."""
         begin(control, "r1")
-        control.intend(control.acquire(LINK, "me", MINUTE), [intent(1)])
-        (found,) = control.pending(LINK, "r1")
+        control.corrections.intend(control.leases.acquire(LINK, "me", MINUTE), [intent(1)])
+        (found,) = pending(control)
         times = found.intended_at, found.changed_at
-        assert Correction("c1", LINK, "1", 1, 0, "r1", State.INTENDED, None, None, *times) == found
+        assert CorrectionRecord("c1", LINK, "1", 1, 0, "r1", CorrectionState.INTENDED, None, None, *times) == found
 
     def test_intending_again_takes_nothing_back(self, control: ControlStore) -> None:
         """A resumed emission finds what it had emitted."""
         begin(control, "r1")
         lease = emitted(control, 1)
-        control.intend(lease, [intent(1), intent(2)])
-        assert {"c1": State.EMITTED, "c2": State.INTENDED} == states(control)
+        control.corrections.intend(lease, [intent(1), intent(2)])
+        assert {"c1": CorrectionState.EMITTED, "c2": CorrectionState.INTENDED} == states(control)
 
     def test_a_correction_may_need_two_partitions(self, control: ControlStore) -> None:
         """Each of its records has a place of its own."""
         begin(control, "r1")
-        lease = control.acquire(LINK, "me", MINUTE)
-        control.intend(lease, [intent(1, partition=0), intent(1, partition=3)])
-        control.mark_emitted(lease, "r1", [Emitted("c1", 3, 9)])
-        found = [(each.partition, each.state, each.offset) for each in control.pending(LINK, "r1")]
-        assert [(0, State.INTENDED, None), (3, State.EMITTED, 9)] == found
+        lease = control.leases.acquire(LINK, "me", MINUTE)
+        control.corrections.intend(lease, [intent(1, partition=0), intent(1, partition=3)])
+        control.corrections.mark_emitted(lease, "r1", [Emitted("c1", 3, 9)])
+        found = [(each.partition, each.state, each.offset) for each in pending(control)]
+        assert [(0, CorrectionState.INTENDED, None), (3, CorrectionState.EMITTED, 9)] == found
 
-    @pytest.mark.parametrize("outcome", [State.CONVERGED, State.SUPERSEDED, State.REFUSED])
-    def test_a_verified_correction_has_ended(self, control: ControlStore, outcome: Outcome) -> None:
+    @pytest.mark.parametrize(
+        "outcome", [CorrectionState.CONVERGED, CorrectionState.SUPERSEDED, CorrectionState.REFUSED]
+    )
+    def test_a_verified_correction_has_ended(self, control: ControlStore, outcome: VerifiedState) -> None:
         """It is not pending, and saying so again changes nothing."""
         begin(control, "r1")
         lease = emitted(control, 1)
         for _ in range(2):
-            control.mark_verified(lease, "r1", [Verified("c1", outcome, "because")])
-        assert ([], {"c1": outcome}) == (control.pending(LINK, "r1"), states(control))
+            control.corrections.mark_verified(lease, "r1", [CorrectionOutcome("c1", outcome, "because")])
+        assert ([], {"c1": outcome}) == (pending(control), states(control))
 
     def test_an_unverified_correction_may_be_verified_later(self, control: ControlStore) -> None:
         """It is pending until then."""
         begin(control, "r1")
         lease = emitted(control, 1)
-        control.mark_verified(lease, "r1", [Verified("c1", State.UNVERIFIED)])
-        assert [State.UNVERIFIED] == [each.state for each in control.pending(LINK, "r1")]
-        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
-        assert {"c1": State.CONVERGED} == states(control)
+        control.corrections.mark_verified(lease, "r1", [CorrectionOutcome("c1", CorrectionState.UNVERIFIED)])
+        assert [CorrectionState.UNVERIFIED] == [each.state for each in pending(control)]
+        control.corrections.mark_verified(lease, "r1", [converged(1)])
+        assert {"c1": CorrectionState.CONVERGED} == states(control)
 
     def test_a_dropped_correction_keeps_its_reason(self, control: ControlStore) -> None:
         """It is not pending."""
         begin(control, "r1")
-        lease = control.acquire(LINK, "me", MINUTE)
-        control.intend(lease, [intent(1)])
-        control.mark_dropped(lease, "r1", [Dropped("c1", "a newer event")])
-        (found,) = control.corrections(LINK, "r1")
-        assert (State.DROPPED, "a newer event", []) == (found.state, found.reason, control.pending(LINK, "r1"))
+        lease = control.leases.acquire(LINK, "me", MINUTE)
+        control.corrections.intend(lease, [intent(1)])
+        control.corrections.mark_dropped(lease, "r1", [Dropped("c1", "a newer event")])
+        (found,) = control.corrections.of_run(LINK, "r1")
+        assert (CorrectionState.DROPPED, "a newer event", []) == (
+            found.state,
+            found.reason,
+            pending(control),
+        )
 
     def test_what_is_emitted_cannot_be_dropped(self, control: ControlStore) -> None:
         """A call that cannot hold as a whole changes nothing."""
         begin(control, "r1")
         lease = emitted(control, 1)
-        control.intend(lease, [intent(2)])
+        control.corrections.intend(lease, [intent(2)])
         with pytest.raises(CorrectionStateError, match="c1 of the run r1 is emitted at the offset 7 in the partition"):
-            control.mark_dropped(lease, "r1", [Dropped("c2", "x"), Dropped("c1", "x")])
-        assert {"c1": State.EMITTED, "c2": State.INTENDED} == states(control)
+            control.corrections.mark_dropped(lease, "r1", [Dropped("c2", "x"), Dropped("c1", "x")])
+        assert {"c1": CorrectionState.EMITTED, "c2": CorrectionState.INTENDED} == states(control)
 
     def test_what_is_emitted_stays_where_it_is(self, control: ControlStore) -> None:
         """The same place again changes nothing, another one is an error."""
         begin(control, "r1")
         lease = emitted(control, 1)
-        control.mark_emitted(lease, "r1", [Emitted("c1", 0, 7)])
+        control.corrections.mark_emitted(lease, "r1", [Emitted("c1", 0, 7)])
         with pytest.raises(CorrectionStateError, match="cannot become emitted at the offset 8"):
-            control.mark_emitted(lease, "r1", [Emitted("c1", 0, 8)])
+            control.corrections.mark_emitted(lease, "r1", [Emitted("c1", 0, 8)])
 
     def test_what_was_emitted_is_known_by_its_place(self, control: ControlStore) -> None:
         """Whatever run and link asks; what was only intended stands nowhere."""
         begin(control, "r1")
         lease = emitted(control, 1)
-        control.intend(lease, [intent(2)])
-        assert {("1", 0, 7)} == control.emitted([LINK, "another"])
-        assert not control.emitted(["another"])
-        assert not control.emitted([])
+        control.corrections.intend(lease, [intent(2)])
+        assert {("1", 0, 7)} == control.corrections.places([LINK, "another"])
+        assert not control.corrections.places(["another"])
+        assert not control.corrections.places([])
 
     def test_what_was_not_intended_is_not_emitted(self, control: ControlStore) -> None:
         """Nor is it in a partition that was not."""
         begin(control, "r1")
-        lease = control.acquire(LINK, "me", MINUTE)
-        control.intend(lease, [intent(1)])
+        lease = control.leases.acquire(LINK, "me", MINUTE)
+        control.corrections.intend(lease, [intent(1)])
         with pytest.raises(CorrectionStateError, match="never intended the correction c1 in the partition 5"):
-            control.mark_emitted(lease, "r1", [Emitted("c1", 5, 1)])
+            control.corrections.mark_emitted(lease, "r1", [Emitted("c1", 5, 1)])
 
     def test_what_was_not_emitted_is_not_verified(self, control: ControlStore) -> None:
         """Intending is not enough."""
         begin(control, "r1")
-        lease = control.acquire(LINK, "me", MINUTE)
-        control.intend(lease, [intent(1)])
+        lease = control.leases.acquire(LINK, "me", MINUTE)
+        control.corrections.intend(lease, [intent(1)])
         with pytest.raises(CorrectionStateError, match="is intended in the partition 0, and cannot become converged"):
-            control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+            control.corrections.mark_verified(lease, "r1", [converged(1)])
 
     def test_the_first_holder_of_a_lease_taken_over_writes_nothing(self, control: ControlStore) -> None:
         """Not one of its calls gets through."""
         begin(control, "r1")
-        first = control.acquire(LINK, "first", MINUTE)
-        control.intend(first, [intent(1)])
-        control.release(first)
-        control.acquire(LINK, "second", MINUTE)
+        first = control.leases.acquire(LINK, "first", MINUTE)
+        control.corrections.intend(first, [intent(1)])
+        control.leases.release(first)
+        control.leases.acquire(LINK, "second", MINUTE)
         writing: list[Callable[[], None]] = [
-            lambda: control.intend(first, [intent(2)]),
-            lambda: control.mark_emitted(first, "r1", [Emitted("c1", 0, 7)]),
-            lambda: control.mark_verified(first, "r1", [Verified("c1", State.CONVERGED)]),
-            lambda: control.mark_dropped(first, "r1", [Dropped("c1", "x")]),
+            lambda: control.corrections.intend(first, [intent(2)]),
+            lambda: control.corrections.mark_emitted(first, "r1", [Emitted("c1", 0, 7)]),
+            lambda: control.corrections.mark_verified(first, "r1", [converged(1)]),
+            lambda: control.corrections.mark_dropped(first, "r1", [Dropped("c1", "x")]),
         ]
         for refused in writing:
             with pytest.raises(LeaseLostError, match="second took it over"):
                 refused()
-        assert {"c1": State.INTENDED} == states(control)
+        assert {"c1": CorrectionState.INTENDED} == states(control)
 
     def test_a_lease_is_one_for_its_link(self, control: ControlStore) -> None:
         """Another link's corrections are not its holder's."""
         begin(control, "r1")
         with pytest.raises(RefusedError, match="acquire the lease user-account/billing"):
-            control.intend(control.acquire(LINK, "me", MINUTE), [intent(1, link="user-account/billing")])
+            control.corrections.intend(
+                control.leases.acquire(LINK, "me", MINUTE), [intent(1, link="user-account/billing")]
+            )
 
     def test_runs_are_apart(self, control: ControlStore) -> None:
         """A correction that is needed once more is emitted once more."""
         begin(control, "r1", "r2")
         lease = emitted(control, 1)
-        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
-        control.intend(lease, [intent(1, "r2")])
-        assert ({"c1": State.CONVERGED}, {"c1": State.INTENDED}) == (states(control), states(control, "r2"))
+        control.corrections.mark_verified(lease, "r1", [converged(1)])
+        control.corrections.intend(lease, [intent(1, "r2")])
+        assert ({"c1": CorrectionState.CONVERGED}, {"c1": CorrectionState.INTENDED}) == (
+            states(control),
+            states(control, "r2"),
+        )
 
     def test_intents_need_a_run(self, control: ControlStore) -> None:
         """The error says what to do."""
-        with pytest.raises(UnknownRunError, match="begin it first"):
-            control.intend(control.acquire(LINK, "me", MINUTE), [intent(1, "r9")])
+        with pytest.raises(RunNotBegunError, match="begin it first"):
+            control.corrections.intend(control.leases.acquire(LINK, "me", MINUTE), [intent(1, "r9")])
 
     def test_a_repaired_finding_is_closed(self, control: ControlStore) -> None:
         """It says which correction did it."""
         begin(control, "r1")
-        control.record_findings("r1", LINK, sightings("1", "2"), complete=True)
-        control.mark_verified(emitted(control, 1), "r1", [Verified("c1", State.CONVERGED)])
-        found = control.seen(LINK, ["1", "2"])
+        control.findings.record("r1", LINK, sightings("1", "2"), complete=True)
+        control.corrections.mark_verified(emitted(control, 1), "r1", [converged(1)])
+        found = control.findings.seen(LINK, ["1", "2"])
         assert [(False, "r1", "c1"), (True, None, None)] == [
             (each.open, each.closed_by_run, each.repaired_by) for each in (found["1"], found["2"])
         ]
@@ -617,31 +651,31 @@ class CorrectionsBehaviour:
     def test_repaired_drift_that_comes_back_is_marked(self, control: ControlStore) -> None:
         """It still says which correction had repaired it; repeating its verification does not close it."""
         begin(control, "r1")
-        control.record_findings("r1", LINK, sightings("1"), complete=True)
+        control.findings.record("r1", LINK, sightings("1"), complete=True)
         lease = emitted(control, 1)
-        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
+        control.corrections.mark_verified(lease, "r1", [converged(1)])
         begin(control, "r2")
-        control.record_findings("r2", LINK, sightings("1"), complete=True)
-        control.mark_verified(lease, "r1", [Verified("c1", State.CONVERGED)])
-        found = control.seen(LINK, ["1"])["1"]
+        control.findings.record("r2", LINK, sightings("1"), complete=True)
+        control.corrections.mark_verified(lease, "r1", [converged(1)])
+        found = control.findings.seen(LINK, ["1"])["1"]
         assert (True, 1, "c1") == (found.open, found.returned, found.repaired_by)
 
     def test_a_run_that_read_before_the_repair_does_not_reopen(self, control: ControlStore) -> None:
         """What it saw is older than the repair."""
         begin(control, "r1", "r2")
-        control.record_findings("r1", LINK, sightings("1"), complete=True)
-        control.mark_verified(emitted(control, 1), "r1", [Verified("c1", State.CONVERGED)])
-        control.record_findings("r2", LINK, sightings("1"), complete=True)
-        assert not control.seen(LINK, ["1"])["1"].open
+        control.findings.record("r1", LINK, sightings("1"), complete=True)
+        control.corrections.mark_verified(emitted(control, 1), "r1", [converged(1)])
+        control.findings.record("r2", LINK, sightings("1"), complete=True)
+        assert not control.findings.seen(LINK, ["1"])["1"].open
 
     def test_thousands_of_corrections_are_taken(self, control: ControlStore) -> None:
         """More than one batch, in every state."""
         begin(control, "r1")
-        lease = control.acquire(LINK, "me", MINUTE)
-        control.intend(lease, (intent(number) for number in range(6000)))
-        control.mark_emitted(lease, "r1", (Emitted(f"c{number}", 0, number) for number in range(6000)))
-        control.mark_verified(lease, "r1", (Verified(f"c{number}", State.CONVERGED) for number in range(6000)))
-        assert {State.CONVERGED} == set(states(control).values())
+        lease = control.leases.acquire(LINK, "me", MINUTE)
+        control.corrections.intend(lease, (intent(number) for number in range(6000)))
+        control.corrections.mark_emitted(lease, "r1", (Emitted(f"c{number}", 0, number) for number in range(6000)))
+        control.corrections.mark_verified(lease, "r1", (converged(number) for number in range(6000)))
+        assert {CorrectionState.CONVERGED} == set(states(control).values())
 
 
 class RequestsBehaviour:
@@ -649,61 +683,61 @@ class RequestsBehaviour:
 
     def test_requests_are_claimed_in_their_order(self, control: ControlStore) -> None:
         """One at a time for each holder; None when nothing is left."""
-        control.request("q1", "user-account", ["a", "b"], "full", apply=True)
-        control.request("q2", "user-balance")
-        first, second = control.claim_next("h1"), control.claim_next("h2")
+        control.requests.queue("q1", "user-account", ["a", "b"], "full", apply=True)
+        control.requests.queue("q2", "user-balance")
+        first, second = control.requests.claim("h1"), control.requests.claim("h2")
         assert first is not None
         assert second is not None
         assert ("q1", "user-account", ("a", "b"), "full", True, "running", "h1") == (
             *(first.id, first.contract, first.ids, first.mode, first.apply, first.state, first.holder),
         )
-        assert ("q2", None) == (second.id, control.claim_next("h3"))
+        assert ("q2", None) == (second.id, control.requests.claim("h3"))
 
     def test_a_holder_gets_its_own_again(self, control: ControlStore) -> None:
         """Whoever starts again goes on with what it had."""
-        control.request("q1", "user-account")
-        control.request("q2", "user-account")
-        assert control.claim_next("h") == control.claim_next("h") is not None
+        control.requests.queue("q1", "user-account")
+        control.requests.queue("q2", "user-account")
+        assert control.requests.claim("h") == control.requests.claim("h") is not None
 
     def test_a_finished_request_names_its_run(self, control: ControlStore) -> None:
         """The first to finish it counts."""
-        control.request("q1", "user-account")
-        control.claim_next("h")
-        done = control.finish("q1", "r1")
+        control.requests.queue("q1", "user-account")
+        control.requests.claim("h")
+        done = control.requests.finish("q1", "r1")
         assert ("done", "r1") == (done.state, done.run_id)
-        assert done == control.finish("q1", "r2")
-        assert None is control.claim_next("h")
+        assert done == control.requests.finish("q1", "r2")
+        assert None is control.requests.claim("h")
 
     def test_a_request_that_is_delivered_again_is_one(self, control: ControlStore) -> None:
         """It is not run twice."""
-        first = control.request("q1", "user-account", ["a"])
-        assert first == control.request("q1", "user-account", ["a"])
+        first = control.requests.queue("q1", "user-account", ["a"])
+        assert first == control.requests.queue("q1", "user-account", ["a"])
 
     def test_an_id_is_one_request_s(self, control: ControlStore) -> None:
         """The error says what is different."""
-        control.request("q1", "user-account", ["a"])
+        control.requests.queue("q1", "user-account", ["a"])
         with pytest.raises(RequestConflictError, match="the request q1 is there, with another ids and apply"):
-            control.request("q1", "user-account", ["b"], apply=True)
+            control.requests.queue("q1", "user-account", ["b"], apply=True)
 
     def test_a_request_can_be_given_back(self, control: ControlStore) -> None:
         """Another holder gets it, when the first is gone."""
-        control.request("q1", "user-account")
-        control.claim_next("gone")
-        assert ("queued", None) == ((back := control.requeue("q1")).state, back.holder)
-        assert (claimed := control.claim_next("h")) is not None
+        control.requests.queue("q1", "user-account")
+        control.requests.claim("gone")
+        assert ("queued", None) == ((back := control.requests.requeue("q1")).state, back.holder)
+        assert (claimed := control.requests.claim("h")) is not None
         assert "h" == claimed.holder
 
     def test_an_unknown_request_is_told(self, control: ControlStore) -> None:
         """The error says what to do."""
         with pytest.raises(UnknownRequestError, match="knows no request q9: queue it first"):
-            control.finish("q9", "r1")
+            control.requests.finish("q9", "r1")
 
     def test_nobody_gets_what_another_has(self, control: ControlStore) -> None:
         """Many holders at once, each request once."""
         for number in range(12):
-            control.request(f"q{number:02}", "user-account")
+            control.requests.queue(f"q{number:02}", "user-account")
         with ThreadPoolExecutor(4) as pool:
-            claimed = list(pool.map(lambda number: control.claim_next(f"h{number}"), range(12)))
+            claimed = list(pool.map(lambda number: control.requests.claim(f"h{number}"), range(12)))
         assert [f"q{number:02}" for number in range(12)] == sorted(each.id for each in claimed if each)
 
 
@@ -733,9 +767,9 @@ class MigrationBehaviour:
     def test_opening_again_changes_nothing(self, url: str) -> None:
         """Each migration is applied once, and what is kept stays."""
         with open_control(settings()) as control:
-            begin(control, "r1")
+            first = kept(control, "r1")
         with open_control(settings()) as control:
-            assert ["r1"] == [each.id for each in control.runs()]
+            assert first == kept(control, "r1")
         assert list(range(1, len(migrations()) + 1)) == applied(url)
 
     def test_processes_may_migrate_at_once(self, url: str) -> None:

@@ -11,16 +11,15 @@ import pytest
 
 from reconcile.errors import RefusedError
 from reconcile.workspace.filesystem import Entry, FileSystem
-from reconcile.workspace.workspace import (
+from reconcile.workspace.manifest import (
     AlreadyPublishedError,
     ChangedInputsError,
     DamagedArtifactError,
     Inputs,
     MissingArtifactError,
-    Run,
-    UnknownRunError,
-    Workspace,
 )
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import UnknownRunError, Workspace
 
 RUN_ID = "user-account-20261118T143005Z-k3f9"
 INPUTS = Inputs(contract="c" * 64, settings={"mode": "digest"})

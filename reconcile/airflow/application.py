@@ -52,7 +52,6 @@ def application(
 ) -> None:
     """Run stages of a run on Spark."""
     from reconcile.contract.model import load_contract
-    from reconcile.control.alone import alone
     from reconcile.control.store import open_control
     from reconcile.pipeline.stages import perform
     from reconcile.spark.session import session
@@ -62,13 +61,15 @@ def application(
     settings = _as_submitted(load_settings(config, workspace))
     with (
         open_control(settings) as control,
-        alone(control, contract.aggregate, run_id, patience) as held,
+        control.leases.hold_contract(contract.aggregate, run_id, patience) as held,
         session(settings, f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
         scope = All() if ids is None else Ids.of(ids)
         run = place.run(run_id)
-        job = Job(contract, file, settings, place, run, consumers, scope, mode, spark_session=spark, alone=held)
+        job = Job(
+            contract, file, settings, place, run, consumers, scope, mode, spark_session=spark, contract_lease=held
+        )
         perform(job, stages.split(","), approved=approved)
 
 

@@ -27,14 +27,14 @@ def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
         except ReconcileError as error:
             _log.warning("%s; what was kept before is run all the same", error)
         for number in range(MOST):
-            request = control.claim_next(f"{dag_id}/{dag_run_id}/{number}")
+            request = control.requests.claim(f"{dag_id}/{dag_run_id}/{number}")
             if request is None:
                 continue  # one of a higher number may be there of an attempt before
             try:
                 file = place.contract_file(request.contract)
             except RefusedError as error:
                 _log.warning("the request %s is refused: %s", request.id, error)
-                control.finish(request.id, None)
+                control.requests.finish(request.id, None)
                 continue
             run_id = run_id_of(file, dag_id, "request", request.requested_at, request.id)
             found.append(
@@ -56,7 +56,7 @@ def finished(asked: Asked) -> bool:
     except RefusedError:
         return False
     with open_control(place.settings()) as control:
-        control.finish(asked.request_id, asked.run_id)
+        control.requests.finish(asked.request_id, asked.run_id)
     return True
 
 

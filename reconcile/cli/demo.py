@@ -53,6 +53,7 @@ def _audit(lab: Lab) -> bool:
     from reconcile.lab import truth
     from reconcile.pipeline import stages as pipeline
     from reconcile.pipeline import tables
+    from reconcile.pipeline.record import require_recorded
 
     planted = truth.read(lab.truth)
     findings: list[dict[str, Any]] = []
@@ -60,7 +61,9 @@ def _audit(lab: Lab) -> bool:
     with _jobs(lab) as jobs:
         for job in jobs:
             pipeline.gather(job)
-            show_summary(job.run.id, pipeline.audit(job), job.scope)
+            summary = pipeline.audit(job)
+            show_summary(job.run.id, summary, job.scope)
+            require_recorded(summary)
             findings += tables.findings(job.run)
         _show_verdicts(planted, findings)
         _tell(jobs[0], next(row["aggregate_id"] for row in planted if row["fault"] == "zoey-race"))
@@ -77,6 +80,7 @@ def _repaired(lab: Lab, job: Job) -> bool:
     from reconcile.lab.demo import consume
     from reconcile.pipeline import stages as pipeline
     from reconcile.pipeline import tables
+    from reconcile.pipeline.record import require_recorded
 
     made = pipeline.plan(job)
     show_plan(made, limit=8)
@@ -86,9 +90,10 @@ def _repaired(lab: Lab, job: Job) -> bool:
     consume(lab)
     verified = pipeline.verify(job)
     show_verified(verified)
+    require_recorded(verified)
     again = replace(job, run=job.workspace.run(f"{job.run.id}-again"))
     pipeline.gather(again)
-    pipeline.audit(again)
+    require_recorded(pipeline.audit(again))
     told = {
         item.aggregate_id
         for link in made.links

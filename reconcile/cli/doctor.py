@@ -66,8 +66,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.gather.log.history_store import HistoryStore
     from reconcile.gather.topology_facts import cluster_facts
     from reconcile.kafka.cluster import Cluster
-    from reconcile.settings.connections import Cluster as ClusterConnection
-    from reconcile.settings.connections import Registry
+    from reconcile.settings.connections import ClusterConnection, Registry
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
 

@@ -18,7 +18,7 @@ from reconcile.pipeline.jobs import job_of
 
 if TYPE_CHECKING:
     from reconcile.domain.plan import Item, Plan
-    from reconcile.pipeline.handoffs import Applied, Verified
+    from reconcile.pipeline.handoffs import Applied, Summary, Verified
     from reconcile.pipeline.job import Job
 
 REFUSED = 2
@@ -115,11 +115,20 @@ def verify(
     """
     with job_of(run_id, contract, config, workspace) as job:
         verified = pipeline.verify(job)
+    code = REFUSED if say_not_recorded(verified) else verified.exit_code
     if as_json:
-        print_json(verified)
+        print_json(verified.model_copy(update={"exit_code": code}))
     else:
         show_verified(verified)
-    context.exit(verified.exit_code)
+    context.exit(code)
+
+
+def say_not_recorded(*results: Summary | Verified | None) -> bool:
+    """Say which results the control store did not take; tell whether there are any."""
+    problems = [each.not_recorded.message for each in results if each is not None and each.not_recorded is not None]
+    for message in problems:
+        say(f"reconcile: {message}")
+    return bool(problems)
 
 
 def emitted(job: Job, yes: bool) -> Applied | None:

@@ -14,7 +14,7 @@ from reconcile.cli.output import print_json, say
 from reconcile.contract.model import load_contract
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.pipeline.jobs import ids_of
-from reconcile.settings.connections import Cluster
+from reconcile.settings.connections import ClusterConnection
 from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _sent(settings: Settings, cluster: str, wanted: Wanted) -> str | None:
     from reconcile.pipeline.requests import send
 
     connection = settings.connection(cluster)
-    if not isinstance(connection, Cluster):
+    if not isinstance(connection, ClusterConnection):
         raise RefusedError(f"the connection {cluster} is no Kafka cluster")
     try:
         send(connection.resolve(), wanted)

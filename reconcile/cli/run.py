@@ -90,7 +90,7 @@ def run(
         repaired, failure = _repaired(job, results, yes, as_json) if apply else (None, None)
         report = write_report(job)
     code = exit_code_with((repaired or summary).exit_code, len(unmet(results)))
-    if failure is not None or report.failure is not None:
+    if repair.say_not_recorded(summary, repaired) or failure is not None or report.failure is not None:
         code = repair.REFUSED
     if as_json:
         more = {**_quality_data(checked), **_repair_data(apply, repaired, failure), "exit_code": code}
@@ -164,11 +164,12 @@ def audit(
     """Compare what a run has gathered, confirm what differs, and say why. Exits as `reconcile run` does."""
     with job_of(run_id, contract, config, workspace) as job:
         summary = pipeline.audit(job)
+    code = repair.REFUSED if repair.say_not_recorded(summary) else summary.exit_code
     if as_json:
-        _print(job, summary, None, {})
+        _print(job, summary, None, {"exit_code": code})
     else:
         _show(job, summary)
-    context.exit(summary.exit_code)
+    context.exit(code)
 
 
 def _repaired(

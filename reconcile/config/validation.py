@@ -1,4 +1,4 @@
-"""What a model finds wrong in a file, told as problems: where it stands, what was found, what is valid."""
+"""What a model finds wrong in a file, as problems: where each is, what was found, what is valid."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def validated(
 
 
 def suggestion(name: str, valid: Iterable[str]) -> str:
-    """Give `; did you mean "email"?` for a name that is almost right, else nothing."""
+    """Build `; did you mean "email"?` for a name that is almost right, else nothing."""
     lower = {each.lower(): each for each in valid}
     nearest = difflib.get_close_matches(name.lower()[:100], lower, n=1, cutoff=0.6)
     return f"; did you mean {quoted(lower[nearest[0]])}?" if nearest else ""
@@ -184,7 +184,7 @@ def _keys(owner: Any) -> list[str]:
 
 
 def _at(annotation: Any, place: KeyPath) -> Any:
-    """Give the type that a model declares at a path."""
+    """Look up the type that a model declares at a path."""
     for part in place:
         annotation = _below(_alternative(annotation, part), part)
     return _alternative(annotation, None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from reconcile.config.yamltree import Node, compose
+from reconcile.config.yamltree import Node, UnfitTreeError, compose
 from reconcile.errors import InvalidFileError, Problem
 
 LARGEST_FILE = 1024 * 1024
@@ -46,11 +46,11 @@ class Document:
     """How the file writes each value that is not text: `no` where `value` holds False."""
 
     def line(self, path: KeyPath) -> int | None:
-        """Give the line of a path, or of what is nearest above it."""
+        """Look up the line of a path, or of what is nearest above it."""
         return self.lines.get(self.nearest(path))
 
     def nearest(self, path: KeyPath) -> KeyPath:
-        """Give the longest beginning of a path that stands in the file."""
+        """Compute the longest beginning of a path that stands in the file."""
         while path and path not in self.lines:
             path = path[:-1]
         return path
@@ -90,7 +90,10 @@ def _document(file: Path, problems: list[Problem]) -> Document | None:
     if text is None or problems:
         return None
     try:
-        root = compose(text, problems)
+        root = compose(text)
+    except UnfitTreeError as error:
+        problems.append(Problem("", str(error), error.line))
+        return None
     except yaml.MarkedYAMLError as error:
         problems.append(_syntax_problem(error))
         return None
@@ -98,8 +101,7 @@ def _document(file: Path, problems: list[Problem]) -> Document | None:
         problems.append(Problem("", "is not valid YAML"))
         return None
     if root is None:
-        if not problems:
-            problems.append(Problem("", "is empty"))
+        problems.append(Problem("", "is empty"))
         return None
     reader = _Reader(problems)
     value = reader.value(root, ())

@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-from reconcile.errors import Problem
-
 DEEPEST_NESTING = 64
 MOST_NODES = 100_000
 
@@ -31,55 +29,75 @@ class Node:
     open: bool = False
 
 
-def compose(text: str, problems: list[Problem]) -> Node | None:
-    """Build the first document's tree, counting what aliases stand for without expanding them."""
-    stack: list[Node] = []
-    anchors: dict[str, Node] = {}
-    root: Node | None = None
-    total = 0
+class UnfitTreeError(Exception):
+    """Raised for a document that is too large or too deep, or whose aliases lead nowhere: edit the file."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def compose(text: str) -> Node | None:
+    """Build the only document's tree, counting what aliases stand for without expanding them.
+
+    Raises UnfitTreeError. PyYAML's own `compose` counts nothing, and Python dies of deep nesting in it.
+    """
+    tree = _Tree()
     event: Any
     for event in yaml.parse(text, Loader=_LOADER):
         line = event.start_mark.line + 1
-        if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-            problems.append(Problem("", "holds several documents; give each a file of its own", line))
-            return None
+        if isinstance(event, yaml.DocumentStartEvent) and tree.root is not None:
+            raise UnfitTreeError("holds several documents; give each a file of its own", line)
         if isinstance(event, yaml.CollectionEndEvent):
-            node = stack.pop()
-            node.open = False
-            if stack:
-                stack[-1].size += node.size
-                stack[-1].height = max(stack[-1].height, node.height + 1)
-            continue
-        if not isinstance(event, yaml.NodeEvent):
-            continue
-        if isinstance(event, yaml.AliasEvent):
-            target = anchors.get(event.anchor or "")
-            if target is None or target.open:
-                why = "names no anchor above it" if target is None else "stands inside of what it names"
-                problems.append(Problem("", f"an alias (*...) {why}; text that begins with * needs quotes", line))
-                return None
-            node, added = target, target.size
+            tree.close()
+        elif isinstance(event, yaml.AliasEvent):
+            tree.add(tree.named(event.anchor, line), line)
+        elif isinstance(event, yaml.NodeEvent):
+            tree.add(_node(event, line), line, event.anchor)
+    return tree.root
+
+
+class _Tree:
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self._above: list[Node] = []
+        self._anchors: dict[str, Node] = {}
+        self._total = 0
+
+    def add(self, node: Node, line: int, anchor: str | None = None) -> None:
+        if anchor:
+            self._anchors[anchor] = node
+        self._total += node.size
+        if self._total > MOST_NODES:
+            raise UnfitTreeError(f"holds more than {MOST_NODES} values, aliases counted in full", line)
+        if len(self._above) + node.height > DEEPEST_NESTING:
+            raise UnfitTreeError(f"is nested deeper than {DEEPEST_NESTING} levels", line)
+        if self._above:
+            self._above[-1].children.append(node)
         else:
-            node, added = _node(event, line), 1
-            if event.anchor:
-                anchors[event.anchor] = node
-        total += added
-        if total > MOST_NODES:
-            problems.append(Problem("", f"holds more than {MOST_NODES} values, aliases counted in full", line))
-            return None
-        if len(stack) + node.height > DEEPEST_NESTING:
-            problems.append(Problem("", f"is nested deeper than {DEEPEST_NESTING} levels", line))
-            return None
-        if stack:
-            stack[-1].children.append(node)
-        else:
-            root = node
+            self.root = node
         if node.open:
-            stack.append(node)
-        elif stack:
-            stack[-1].size += added
-            stack[-1].height = max(stack[-1].height, node.height + 1)
-    return root
+            self._above.append(node)
+        else:
+            self._grow(node)
+
+    def close(self) -> None:
+        node = self._above.pop()
+        node.open = False
+        self._grow(node)
+
+    def named(self, anchor: str | None, line: int) -> Node:
+        node = self._anchors.get(anchor or "")
+        if node is None or node.open:
+            why = "names no anchor above it" if node is None else "stands inside of what it names"
+            raise UnfitTreeError(f"an alias (*...) {why}; text that begins with * needs quotes", line)
+        return node
+
+    def _grow(self, node: Node) -> None:
+        if self._above:
+            parent = self._above[-1]
+            parent.size += node.size
+            parent.height = max(parent.height, node.height + 1)
 
 
 def _node(event: Any, line: int) -> Node:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     CTE,
@@ -36,7 +37,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from reconcile.control.errors import told
+from reconcile.control.errors import control_error
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.urls import PostgresUrl
 
@@ -50,8 +51,13 @@ _POSTGRES = {
     "options": "-c statement_timeout=10min",
 }
 _LONGEST_WAIT = 60.0
+BATCH = 5000
+"""How many rows go to the server at once."""
 _LOCKS = 0x7265636F
 """The first half of our advisory locks' keys, so that another program's in the same database are not ours."""
+
+
+_Each = TypeVar("_Each")
 
 
 class Instant(TypeDecorator[datetime]):
@@ -61,7 +67,7 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Give it in UTC, which SQLite keeps without saying so."""
+        """Turn it into UTC, which SQLite keeps without saying so."""
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
@@ -93,7 +99,7 @@ def _now_of_sqlite(element: now, compiler: Any, **options: Any) -> str:
 
 
 class Database:
-    """Transactions with the control store; what fails in one is told as a ReconcileError."""
+    """Transactions with the control store; what fails in one raises a ReconcileError."""
 
     def __init__(self, engine: Engine, place: str) -> None:
         self._engine = engine
@@ -102,13 +108,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a transaction; on SQLite it waits for others with its first change, which must not follow a read."""
+        """Open a transaction; on SQLite it waits for others with its first change, which must not follow a read."""
         with self._transaction(writes=False) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Give a transaction that writes; SQLite has one of them at a time."""
+        """Open a transaction that writes; SQLite has one of them at a time."""
         with self._transaction(writes=True) as connection:
             yield connection
 
@@ -118,11 +124,11 @@ class Database:
             connection.execute(select(func.pg_advisory_xact_lock(_LOCKS, func.hashtext(name))))
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
-        """Give an insert that can say what happens where the row stands already."""
+        """Build an insert that can say what happens where the row is there already."""
         return postgresql.insert(table) if self._engine.dialect.name == "postgresql" else sqlite.insert(table)
 
-    def given(self, columns: Iterable[ColumnElement[Any]], rows: Iterable[Mapping[str, object]]) -> CTE:
-        """Give rows of ours as a table in one statement, to join and to insert from.
+    def rows(self, columns: Iterable[ColumnElement[Any]], rows: Iterable[Mapping[str, object]]) -> CTE:
+        """Build a table of given rows within one statement, to join and to insert from.
 
         A statement for each row takes the server several times as long, also where they are sent together.
         """
@@ -149,17 +155,16 @@ class Database:
             with self._engine.execution_options(writes=writes).begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise told(self.place, error) from None
+            raise control_error(self.place, error) from None
 
 
 def connect(address: PostgresUrl | SqliteFile) -> Database:
-    """Give the database at an address; it is reached when it is first used."""
+    """Build the access to the database at an address; it is reached when it is first used."""
     if isinstance(address, SqliteFile):
         return Database(_sqlite(address), str(address.path))
-    arguments = {name: value for name, value in _POSTGRES.items() if name not in address.parameters}
     engine = create_engine(
-        address.sqlalchemy(),
-        connect_args=arguments,
+        "postgresql+psycopg2://",
+        connect_args={**_POSTGRES, **address.libpq()},
         executemany_mode="values_plus_batch",
         hide_parameters=True,
         pool_pre_ping=True,
@@ -167,6 +172,13 @@ def connect(address: PostgresUrl | SqliteFile) -> Database:
         pool_timeout=_LONGEST_WAIT,
     )
     return Database(engine, f"{address.host}:{address.port}/{address.database}")
+
+
+def batches(items: Iterable[_Each], size: int) -> Iterator[list[_Each]]:
+    """Cut items into lists of a size, the last one shorter."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
 
 
 def _sqlite(file: SqliteFile) -> Engine:

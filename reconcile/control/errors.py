@@ -24,7 +24,7 @@ class NewerSchemaError(RefusedError):
     """Raised when the control store was migrated by a newer program than this one: install that one here too."""
 
 
-class UnknownRunError(RefusedError):
+class RunNotBegunError(RefusedError):
     """Raised for a run that the control store does not have: begin it first."""
 
 
@@ -52,35 +52,36 @@ class RequestConflictError(RefusedError):
     """Raised when a request of this id asks for something else: give the new one an id of its own."""
 
 
-def told(place: str, error: SQLAlchemyError) -> ReconcileError:
-    """Give the error that tells what went wrong, without the statement and its values."""
+def control_error(place: str, error: SQLAlchemyError) -> ReconcileError:
+    """Choose the error that says what went wrong, without the statement and its values."""
     if isinstance(error, PoolTimeoutError):
-        return ControlUnreachableError(f"the control store {place} has no connection left for us; try again")
+        return ControlUnreachableError(f"the control store {place} has no free connection for us; try again")
     if not isinstance(error, DBAPIError) or error.orig is None:
         raise error
-    said, code = _said(error.orig), getattr(error.orig, "pgcode", None)
-    if _is_lost(error, code, said):
+    message, code = _message(error.orig), getattr(error.orig, "pgcode", None)
+    if _is_lost(error, code, message):
         return ControlUnreachableError(
-            f"the control store {place} cannot be reached: {said}. See that it is up and that control_store.url is"
+            f"the control store {place} cannot be reached: {message}. See that it is up and that control_store.url is"
             " right, and try again"
         )
     if code in ("40001", "40P01", "55P03", "57014"):
-        return ControlUnreachableError(f"the control store {place} is too busy: {said}; try again")
+        return ControlUnreachableError(f"the control store {place} is too busy: {message}; try again")
     return ControlRefusedError(
-        f"the control store {place} refuses us: {said}. Check control_store.url, and that its account owns the tables"
+        f"the control store {place} refuses us: {message}. Check control_store.url, and that its account owns the"
+        " tables"
     )
 
 
-def _is_lost(error: DBAPIError, code: str | None, said: str) -> bool:
-    if error.connection_invalidated or any(reason in said for reason in _TRY_LATER):
+def _is_lost(error: DBAPIError, code: str | None, message: str) -> bool:
+    if error.connection_invalidated or any(reason in message for reason in _TRY_LATER):
         return True
     if code is not None:
         return code[:2] == "08" or code in ("57P01", "57P02", "57P03", "25P03", "25P04")
     # libpq says FATAL where a server answered and would not have us.
-    return hasattr(error.orig, "pgcode") and "FATAL" not in said
+    return hasattr(error.orig, "pgcode") and "FATAL" not in message
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     diagnosis = getattr(error, "diag", None)
-    message = diagnosis.message_primary if diagnosis is not None else None
-    return re.sub(r"\s+", " ", message or str(error)).strip().rstrip(".") or type(error).__name__
+    primary = diagnosis.message_primary if diagnosis is not None else None
+    return re.sub(r"\s+", " ", primary or str(error)).strip().rstrip(".") or type(error).__name__

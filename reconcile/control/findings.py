@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -26,14 +25,11 @@ from sqlalchemy import (
     update,
 )
 
-from reconcile.control.database import Database, now
-from reconcile.control.runs import Drift, begun
+from reconcile.control.database import BATCH, Database, batches, now
+from reconcile.control.runs import Drift, require_begun
 from reconcile.control.tables import drift, finding
 
-BATCH = 5000
 _AT_ONCE = 1000
-
-_Each = TypeVar("_Each")
 
 _staged = MetaData()
 _seen_now = Table(
@@ -79,11 +75,12 @@ class Seen:
 
 
 class Findings:
-    """The part of the control store that knows findings over time."""
+    """The findings of all links over time."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def record_findings(
+    def record(
         self,
         run_id: str,
         link: str,
@@ -95,12 +92,12 @@ class Findings:
         """Take in what a run found on a link, whole or not at all, and say what that changes.
 
         What was open and is not among the findings is closed if the run read all, `complete`: every id, or with
-        `scope` these ids. A run that began before another one told of an id does not overrule it. Recording once
+        `scope` these ids. A run does not overrule what one that began later found of an id. Recording once
         more for the same run replaces nothing but what it said itself. Findings are taken in as they come, in
-        constant memory. Raises UnknownRunError if the run has not begun.
+        constant memory. Raises RunNotBegunError if the run has not begun.
         """
         with self._database.reading() as connection:
-            as_of = begun(connection, run_id).started_at
+            as_of = require_begun(connection, run_id).started_at
         with self._database.reading() as connection:
             _staged.create_all(connection, checkfirst=False)
             self._stage(connection, _seen_now, (dict(zip(Sighting._fields, each, strict=True)) for each in findings))
@@ -118,7 +115,7 @@ class Findings:
         return changed
 
     def seen(self, link: str, ids: Collection[str]) -> Mapping[str, Seen]:
-        """Give what is known of findings by id; ids that never drifted are left out."""
+        """Query what is known of findings by id; ids that never drifted are left out."""
         known: dict[str, Seen] = {}
         with self._database.reading() as connection:
             for some in batches(ids, _AT_ONCE):
@@ -146,22 +143,22 @@ class Findings:
             "as_of": literal(as_of, finding.c.as_of.type),
         }
         statement = self._database.insert(finding).from_select(list(columns), select(*columns.values()).where(true()))
-        told, stood = statement.excluded, finding.c
-        again = case((stood.last_seen_run == told.last_seen_run, 0), else_=1)
-        back = (stood.state == "closed") & (stood.closed_by_run != told.last_seen_run)
+        new, old = statement.excluded, finding.c
+        again = case((old.last_seen_run == new.last_seen_run, 0), else_=1)
+        back = (old.state == "closed") & (old.closed_by_run != new.last_seen_run)
         replaced = ("difference", "cause", "fields_digest", "last_seen_run", "last_seen_at", "state", "as_of")
         connection.execute(
             statement.on_conflict_do_update(
                 index_elements=["link", "aggregate_id"],
                 set_={
-                    **{name: told[name] for name in replaced},
-                    "recurrences": stood.recurrences + again,
-                    "returned": stood.returned + case((back, 1), else_=0),
-                    "returned_run": case((back, told.last_seen_run), else_=stood.returned_run),
+                    **{name: new[name] for name in replaced},
+                    "recurrences": old.recurrences + again,
+                    "returned": old.returned + case((back, 1), else_=0),
+                    "returned_run": case((back, new.last_seen_run), else_=old.returned_run),
                     "closed_by_run": None,
                     "closed_at": None,
                 },
-                where=stood.as_of <= told.as_of,
+                where=old.as_of <= new.as_of,
             )
         )
 
@@ -180,13 +177,6 @@ def close_repaired(connection: Connection, link: str, run_id: str, repaired: Map
     }
     rows = [{"aggregate": aggregate, "correction": correction} for aggregate, correction in repaired.items()]
     connection.execute(statement.values(values), rows)
-
-
-def batches(items: Iterable[_Each], size: int) -> Iterator[list[_Each]]:
-    """Give items in lists of a size, the last one shorter."""
-    left = iter(items)
-    while some := list(islice(left, size)):
-        yield some
 
 
 def _seen(row: Row[Any]) -> Seen:

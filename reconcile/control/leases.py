@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Event, Thread
@@ -15,6 +18,10 @@ from reconcile.control.database import Database, now
 from reconcile.control.errors import LeaseHeldError, LeaseLostError
 from reconcile.control.tables import lease as leases
 from reconcile.errors import UnreachableError
+
+_LOG = logging.getLogger(__name__)
+_CONTRACT_TTL = timedelta(seconds=60)
+_LOOK_AGAIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class HeldLease:
         self._within = within
         self._ttl = ttl.total_seconds()
         self._sure_until = acquired + self._ttl
-        self._why: str | None = None
+        self._lost_because: str | None = None
 
     @property
     def lost(self) -> bool:
@@ -46,39 +53,64 @@ class HeldLease:
         return self._gone or (self._within is not None and self._within.lost)
 
     def require(self) -> Lease:
-        """Give the lease; raise LeaseLostError if it was lost."""
+        """Return the lease; raise LeaseLostError if it was lost."""
         if self._within is not None:
             self._within.require()
         if self.lost:
-            raise LeaseLostError(self._why or _lost(self.lease, "it could not be renewed in time"))
+            raise LeaseLostError(self._lost_because or _lost(self.lease, "it could not be renewed in time"))
         return self.lease
 
     @property
     def _gone(self) -> bool:
-        return self._why is not None or time.monotonic() >= self._sure_until
+        return self._lost_because is not None or time.monotonic() >= self._sure_until
 
-    def _renewed(self, asked: float) -> None:
-        # The database counts from an instant after we asked, so that we give up no later than it does.
-        self._sure_until = asked + self._ttl
+    def _renewed(self, started: float) -> None:
+        # The database counts from an instant after our call started, so that we give up no later than it does.
+        self._sure_until = started + self._ttl
 
     def _ended(self, why: str) -> None:
-        self._why = why
+        self._lost_because = why
 
 
 class Leases:
-    """The part of the control store that knows who may write."""
+    """Who may write: at most one holder of each name."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     @contextmanager
-    def lease(self, name: str, holder: str, ttl: timedelta, within: HeldLease | None = None) -> Iterator[HeldLease]:
-        """Hold a lease for the length of a block, renewed by a thread; `lost` tells when that did not succeed.
+    def hold_contract(self, contract: str, run_id: str, patience: float = 0.0) -> Iterator[HeldLease]:
+        """Hold the lease of a contract for a run: whoever changes the contract's world does, so one run at a time.
+
+        Waits for another run of it, or for an attempt of ours that was killed; raises LeaseHeldError when the patience,
+        in seconds, is over.
+        """
+        deadline = time.monotonic() + patience
+        waiting = False
+        with ExitStack() as stack:
+            while True:
+                try:
+                    lease = self.hold(contract_lease(contract), holder(run_id), _CONTRACT_TTL)
+                    held = stack.enter_context(lease)
+                    break
+                except LeaseHeldError as error:
+                    if time.monotonic() >= deadline:
+                        raise
+                    if not waiting:
+                        _LOG.info(f"waiting: {error}")
+                        waiting = True
+                time.sleep(_LOOK_AGAIN)
+            yield held
+
+    @contextmanager
+    def hold(self, name: str, holder: str, ttl: timedelta, within: HeldLease | None = None) -> Iterator[HeldLease]:
+        """Hold a lease for the length of a block, renewed by a thread; `lost` says when that did not succeed.
 
         It is lost with the one within which it is held, if there is such a one.
         Raises LeaseHeldError if another has it. One whose holder died is free after the time that it was to last.
         """
-        asked = time.monotonic()
-        held = HeldLease(self.acquire(name, holder, ttl), ttl, asked, within)
+        started = time.monotonic()
+        held = HeldLease(self.acquire(name, holder, ttl), ttl, started, within)
         over = Event()
         thread = Thread(target=self._keep, args=(held, ttl, over), name=f"lease {name}", daemon=True)
         thread.start()
@@ -117,7 +149,7 @@ class Leases:
                 raise _not_held(connection, lease)
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens where it has been lost."""
+        """Hand a lease back; nothing happens where it has been lost."""
         with self._database.writing() as connection:
             connection.execute(update(leases).where(_holds(lease)).values(expires_at=now()))
 
@@ -128,7 +160,7 @@ class Leases:
 
     def _keep(self, held: HeldLease, ttl: timedelta, over: Event) -> None:
         while not over.wait(ttl.total_seconds() / 3):
-            asked = time.monotonic()
+            started = time.monotonic()
             try:
                 self.renew(held.lease, ttl)
             except UnreachableError:
@@ -136,7 +168,17 @@ class Leases:
             except Exception as error:  # noqa: BLE001 - whatever it is, the lease is no longer renewed
                 held._ended(str(error))
                 return
-            held._renewed(asked)
+            held._renewed(started)
+
+
+def contract_lease(contract: str) -> str:
+    """Name the lease of a contract."""
+    return f"run of {contract}"
+
+
+def holder(run_id: str) -> str:
+    """Name who holds a lease for a run: the run and this process."""
+    return f"{run_id} on {socket.gethostname()}, process {os.getpid()}"
 
 
 def require_held(connection: Connection, lease: Lease) -> None:

@@ -15,37 +15,37 @@ from reconcile.files import committed
 
 
 def migrations() -> list[Path]:
-    """Give the migrations that this program knows, in their order."""
+    """List the migrations that this program knows, in their order."""
     return sorted(committed("sql", "control").glob("[0-9]*.sql"))
 
 
 def migrate(database: Database, files: Sequence[Path] | None = None) -> None:
-    """Apply the migrations that do not stand yet, each in one transaction, one process at a time.
+    """Apply the migrations that are not applied yet, each in one transaction, one process at a time.
 
-    Raises NewerSchemaError if more of them stand than this program knows.
+    Raises NewerSchemaError if more of them are applied than this program knows.
     """
     known = migrations() if files is None else files
     with database.reading() as connection:
-        missing = known[_standing(database, connection, known) :]
+        missing = known[_applied(database, connection, known) :]
     for _ in missing:
         with database.writing() as connection:
             database.lock(connection, "migration")
-            standing = _standing(database, connection, known)
-            if standing == len(known):
+            applied = _applied(database, connection, known)
+            if applied == len(known):
                 return
-            _apply(connection, standing + 1, known[standing])
+            _apply(connection, applied + 1, known[applied])
 
 
-def _standing(database: Database, connection: Connection, known: Sequence[Path]) -> int:
+def _applied(database: Database, connection: Connection, known: Sequence[Path]) -> int:
     if not inspect(connection).has_table(schema_migration.name):
         return 0
-    standing: int = connection.execute(select(func.coalesce(func.max(schema_migration.c.number), 0))).scalar_one()
-    if standing > len(known):
+    applied: int = connection.execute(select(func.coalesce(func.max(schema_migration.c.number), 0))).scalar_one()
+    if applied > len(known):
         raise NewerSchemaError(
-            f"the control store {database.place} has the schema {standing}, and this program knows {len(known)}:"
+            f"the control store {database.place} has the schema {applied}, and this program knows {len(known)}:"
             " a newer reconcile uses it; install that one here too"
         )
-    return standing
+    return applied
 
 
 def _apply(connection: Connection, number: int, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Requests: runs that were asked for from outside, each claimed by one holder."""
+"""Requests for runs, made from outside, each claimed by one holder."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Mode = Literal["auto", "digest", "full"]
 
 
 @dataclass(frozen=True)
-class Request:
-    """A run that was asked for."""
+class RunRequest:
+    """A request for a run."""
 
     id: str
     contract: str
@@ -35,36 +35,37 @@ class Request:
 
 
 class Requests:
-    """The part of the control store that knows what was asked for."""
+    """The queue of requests for runs."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def request(
+    def queue(
         self, request_id: str, contract: str, ids: Sequence[str] = (), mode: Mode = "auto", *, apply: bool = False
-    ) -> Request:
+    ) -> RunRequest:
         """Queue a request; one that is there already stays as it is, so that it may be delivered again.
 
         Raises RequestConflictError if the one that is there asks for something else.
         """
-        asked = {"contract": contract, "ids": list(ids), "mode": mode, "apply": apply}
-        statement = self._database.insert(requests).values(id=request_id, state="queued", requested_at=now(), **asked)
+        wanted = {"contract": contract, "ids": list(ids), "mode": mode, "apply": apply}
+        statement = self._database.insert(requests).values(id=request_id, state="queued", requested_at=now(), **wanted)
         with self._database.writing() as connection:
             connection.execute(statement.on_conflict_do_nothing(index_elements=["id"]))
             row = _row(connection, request_id)
-        if different := [name for name, value in asked.items() if row._mapping[name] != value]:
+        if different := [name for name, value in wanted.items() if row._mapping[name] != value]:
             raise RequestConflictError(
                 f"the request {request_id} is there, with another {' and '.join(different)}: give the new one an id of"
                 " its own"
             )
         return _request(row)
 
-    def request_of(self, request_id: str) -> Request:
-        """Give a request; raise UnknownRequestError if there is none of this id."""
+    def find(self, request_id: str) -> RunRequest:
+        """Query a request; raise UnknownRequestError if there is none of this id."""
         with self._database.reading() as connection:
             return _request(_row(connection, request_id))
 
-    def claim_next(self, holder: str) -> Request | None:
-        """Give the request that this holder has not finished, else claim the oldest one queued, else None."""
+    def claim(self, holder: str) -> RunRequest | None:
+        """Claim the request that this holder has not finished, else the oldest one queued; None if there is neither."""
         columns = requests.c
         queued = select(columns.id).where(columns.state == "queued").order_by(columns.requested_at, columns.id)
         claim = update(requests).values(state="running", holder=holder, claimed_at=now()).returning(requests)
@@ -76,17 +77,17 @@ class Requests:
                 row = connection.execute(claim.where(columns.id == oldest)).one_or_none()
         return None if row is None else _request(row)
 
-    def requeue(self, request_id: str) -> Request:
-        """Give a claimed request back to the queue, because its holder is gone; one that is done stays done."""
+    def requeue(self, request_id: str) -> RunRequest:
+        """Put a claimed request back into the queue, because its holder is gone; one that is done stays done."""
         values = {"state": "queued", "holder": None, "claimed_at": None}
-        return self._changed(request_id, requests.c.state == "running", values)
+        return self._change(request_id, requests.c.state == "running", values)
 
-    def finish(self, request_id: str, run_id: str | None) -> Request:
+    def finish(self, request_id: str, run_id: str | None) -> RunRequest:
         """Write down that a request is done, and by which run; None where it was refused before one began."""
         values = {"state": "done", "run_id": run_id, "finished_at": now()}
-        return self._changed(request_id, requests.c.state != "done", values)
+        return self._change(request_id, requests.c.state != "done", values)
 
-    def _changed(self, request_id: str, when: ColumnElement[bool], values: dict[str, Any]) -> Request:
+    def _change(self, request_id: str, when: ColumnElement[bool], values: dict[str, Any]) -> RunRequest:
         with self._database.writing() as connection:
             connection.execute(update(requests).where(requests.c.id == request_id, when).values(values))
             return _request(_row(connection, request_id))
@@ -99,5 +100,5 @@ def _row(connection: Connection, request_id: str) -> Row[Any]:
     return row
 
 
-def _request(row: Row[Any]) -> Request:
-    return Request(**{**row._mapping, "ids": tuple(row.ids)})
+def _request(row: Row[Any]) -> RunRequest:
+    return RunRequest(**{**row._mapping, "ids": tuple(row.ids)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from reconcile.control.corrections import Corrections
 from reconcile.control.database import Database, connect
@@ -17,50 +16,43 @@ from reconcile.control.runs import Runs
 from reconcile.errors import RefusedError
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
-from reconcile.settings.urls import PostgresUrl
-from reconcile.workspace.workspace import needs_spark
-
-FILE = "control.db"
 
 
-class ControlStore(Runs, Findings, Leases, Corrections, Requests):
-    """Runs, findings over time, leases, corrections and requests. Threads may share it.
+class ControlStore:
+    """Runs, findings over time, corrections, leases and requests. Threads may share it.
 
     Any call raises ControlUnreachableError if the database does not answer, and ControlRefusedError if it refuses.
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.runs = Runs(database)
+        self.findings = Findings(database)
+        self.corrections = Corrections(database)
+        self.leases = Leases(database)
+        self.requests = Requests(database)
 
 
 @contextmanager
 def open_control(settings: Settings) -> Iterator[ControlStore]:
-    """Give the control store of an installation, its schema up to date.
+    """Open the control store of an installation, its schema up to date.
 
     Without `control_store` in the settings it is a SQLite file in the workspace. Raises NewerSchemaError if a newer
     program has been there.
     """
-    database = connect(_address(settings))
-    try:
-        migrate(database)
-        yield ControlStore(database)
-    finally:
-        database.close()
-
-
-def _address(settings: Settings) -> PostgresUrl | SqliteFile:
-    if settings.control_store is not None:
-        address = settings.control_store.resolve()
-    elif needs_spark(settings.workspace):
+    address = settings.control_address()
+    if address is None:
         raise RefusedError(
             f"the workspace {settings.workspace} is no folder of this machine, so that it cannot hold the control"
             " store: set control_store.url"
         )
-    else:
-        address = SqliteFile(Path(settings.workspace) / FILE)
     if isinstance(address, SqliteFile):
         try:
             address.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ControlRefusedError(f"no folder for the control store {address.path}: {error.strerror}") from None
-    return address
+    database = connect(address)
+    try:
+        migrate(database)
+        yield ControlStore(database)
+    finally:
+        database.close()

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 
-from reconcile.control.alone import alone, holder
-from reconcile.control.correction_state import Correction, Dropped, State
-from reconcile.control.leases import HeldLease
+from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped
+from reconcile.control.leases import HeldLease, holder
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
@@ -84,8 +83,8 @@ def apply(job: Job, *, approved: bool) -> Applied:
             f" `reconcile plan --run {plan.run_id}`, and say --yes"
         )
     with open_control(job.settings) as control, ExitStack() as stack:
-        held = job.alone or stack.enter_context(alone(control, plan.contract, plan.run_id))
-        control.begin_run(plan.run_id, plan.contract, plan.contract_digest)
+        held = job.contract_lease or stack.enter_context(control.leases.hold_contract(plan.contract, plan.run_id))
+        control.runs.begin(plan.run_id, plan.contract, plan.contract_digest)
         applying = _Applying(job, plan, control, held)
         try:
             for link in plan.links:
@@ -101,8 +100,8 @@ def apply(job: Job, *, approved: bool) -> Applied:
 
 
 class _Applying:
-    def __init__(self, job: Job, plan: Plan, control: ControlStore, alone: HeldLease) -> None:
-        self.job, self.plan, self.control, self.alone = job, plan, control, alone
+    def __init__(self, job: Job, plan: Plan, control: ControlStore, contract_lease: HeldLease) -> None:
+        self.job, self.plan, self.control, self.contract_lease = job, plan, control, contract_lease
         self.dropped: dict[str, dict[str, str]] = {}
         self.connection = cluster_connection(job)
 
@@ -110,7 +109,7 @@ class _Applying:
         job = self.job
         self._await_others(link)
         _LOG.info(f"{link.link}: emitting {len(link.corrections):,} corrections")
-        with self.control.lease(link.link, holder(job.run.id), _TTL, within=self.alone) as held:
+        with self.control.leases.hold(link.link, holder(job.run.id), _TTL, within=self.contract_lease) as held:
             self._emit(link, held)
 
     def progress(self) -> str:
@@ -118,7 +117,7 @@ class _Applying:
         emitted = planned_for = 0
         for link in self.plan.links:
             planned_for += len(link.corrections)
-            records = self.control.corrections(link.link, self.plan.run_id)
+            records = self.control.corrections.of_run(link.link, self.plan.run_id)
             emitted += len({each.correction_id for each in records if each.offset is not None})
         return (
             f"stopped: {emitted:,} of {planned_for:,} corrections are emitted, and nothing is half done;"
@@ -128,7 +127,7 @@ class _Applying:
     def applied(self) -> Applied:
         """Read what became of each correction."""
         links = [
-            became(link, self.control.corrections(link.link, self.plan.run_id), self.dropped.get(link.link, {}))
+            became(link, self.control.corrections.of_run(link.link, self.plan.run_id), self.dropped.get(link.link, {}))
             for link in self.plan.links
         ]
         return Applied(run_id=self.plan.run_id, plan=self.plan.digest, links=tuple(links))
@@ -151,12 +150,12 @@ class _Applying:
         self.dropped[link.link] = dict(may.dropped)
         intended = {
             each.correction_id
-            for each in self.control.corrections(link.link, job.run.id)
-            if each.state is State.INTENDED and each.correction_id in may.dropped
+            for each in self.control.corrections.of_run(link.link, job.run.id)
+            if each.state is CorrectionState.INTENDED and each.correction_id in may.dropped
         }
         if intended:  # and not in the log
             gone = [Dropped(id_, may.dropped[id_]) for id_ in sorted(intended)]
-            self.control.mark_dropped(held.require(), job.run.id, gone)
+            self.control.corrections.mark_dropped(held.require(), job.run.id, gone)
 
     def _guarded(self, link: LinkPlan) -> tuple[Guarded, Records]:
         """Read log and source again, and write the records of what has not moved on."""
@@ -190,7 +189,7 @@ class _Applying:
                 self._await(other, link, consumer.settle.timeout.total_seconds())
 
     def _await(self, other: LinkPlan, link: LinkPlan, timeout: float) -> None:
-        records = self.control.corrections(other.link, self.plan.run_id)
+        records = self.control.corrections.of_run(other.link, self.plan.run_id)
         places: dict[int, int] = {}
         for each in records:
             if each.offset is not None:
@@ -203,11 +202,11 @@ class _Applying:
                 )
 
 
-def became(link: LinkPlan, records: Sequence[Correction], dropped: Mapping[str, str]) -> AppliedLink:
+def became(link: LinkPlan, records: Sequence[CorrectionRecord], dropped: Mapping[str, str]) -> AppliedLink:
     """Tell what became of a link's corrections; `dropped` by the guard, unless an earlier attempt had emitted them."""
     placed = [each for each in records if each.offset is not None]
     reasons = dict(dropped)
-    reasons |= {each.correction_id: each.reason or "" for each in records if each.state is State.DROPPED}
+    reasons |= {each.correction_id: each.reason or "" for each in records if each.state is CorrectionState.DROPPED}
     for each in placed:
         reasons.pop(each.correction_id, None)
     return AppliedLink(

@@ -144,6 +144,14 @@ class Interval(Part):
     closed_at: datetime
 
 
+class NotRecorded(Part):
+    """Why the control store did not take a result, which holds all the same."""
+
+    message: str
+    may_pass: bool
+    """Whether the same stage may record it later."""
+
+
 class LinkSummary(Part):
     """What the audit found on one link, in figures."""
 
@@ -188,6 +196,7 @@ class Summary(Versioned):
     links: tuple[LinkSummary, ...]
     unread: tuple[UnreadLink, ...]
     exit_code: int
+    not_recorded: NotRecorded | None = None
 
 
 class Quality(Versioned):
@@ -268,6 +277,7 @@ class Verified(Versioned):
     run_id: str
     links: tuple[VerifiedLink, ...]
     exit_code: int
+    not_recorded: NotRecorded | None = None
 
     @property
     def unverified(self) -> int:

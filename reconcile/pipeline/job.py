@@ -42,7 +42,7 @@ class Job:
     """Which aggregates."""
     mode: AskedMode = "auto"
     spark_session: SparkSession | None = None
-    alone: HeldLease | None = None
+    contract_lease: HeldLease | None = None
     """The contract's lease, where whoever made the job holds it for all of its stages."""
 
     @property

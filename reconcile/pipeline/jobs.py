@@ -14,9 +14,10 @@ from reconcile.errors import RefusedError
 from reconcile.pipeline.handoffs import Request
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.scope import All, Ids
-from reconcile.settings.settings import Settings, load_settings
+from reconcile.settings.settings import Settings, load_settings, needs_spark
 from reconcile.workspace.run import Run
-from reconcile.workspace.workspace import Workspace, needs_spark, new_run_id
+from reconcile.workspace.run_id import new_run_id
+from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

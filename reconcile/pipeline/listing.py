@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reconcile.pipeline import tables
+from reconcile.settings.settings import needs_spark
 from reconcile.workspace.run import Run
-from reconcile.workspace.workspace import needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,7 @@ from reconcile.gather.log.history_store import HistoryStore
 from reconcile.pipeline.job import Job
 from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.topic_form import TopicForm
-from reconcile.settings.connections import Cluster as ClusterConnection
-from reconcile.settings.connections import Registry
+from reconcile.settings.connections import ClusterConnection, Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

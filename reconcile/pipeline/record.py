@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar, get_args
 
 from reconcile.control.findings import Sighting
 from reconcile.control.runs import LinkFigures, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status
-from reconcile.errors import RefusedError
+from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import Summary
+from reconcile.pipeline.handoffs import NotRecorded, Summary, Verified
 from reconcile.pipeline.job import Job
-from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import Stage
-from reconcile.workspace.workspace import needs_spark
 
+AnyResult = TypeVar("AnyResult", Summary, Verified)
 
-@contextmanager
-def control_of(settings: Settings) -> Iterator[ControlStore | None]:
-    """Open the control store; None where none is set and the workspace cannot hold one."""
-    if settings.control_store is None and needs_spark(settings.workspace):
-        yield None
-        return
-    with open_control(settings) as control:
-        yield control
+_STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 def require_own(job: Job) -> None:
@@ -36,57 +29,92 @@ def require_own(job: Job) -> None:
     """
     if job.run.manifests():
         return
-    with control_of(job.settings) as control:
+    with _control(job) as control:
         links = [job.contract.link(each) for each in job.contract.consumers]
-        if control is not None and any(control.corrections(link, job.run.id) for link in links):
+        if control is not None and any(control.corrections.of_run(link, job.run.id) for link in links):
             raise RefusedError(
                 f"the control store has corrections of another run {job.run.id}, whose files are not in"
                 f" {job.run.folder}: start a run with another id"
             )
 
 
-def begin(job: Job, stage: Stage) -> None:
+def reach(job: Job, stage: Stage) -> None:
     """Write down that a run has come to a stage."""
-    with control_of(job.settings) as control:
+    with _control(job) as control:
         if control is not None:
-            control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
-            control.reach_stage(job.run.id, stage)
+            _reach(control, job, stage)
 
 
-def corrections(job: Job) -> frozenset[tuple[str, int, int]]:
+def places(job: Job) -> frozenset[tuple[str, int, int]]:
     """Query where corrections of earlier runs stand in the contract's topic: id, partition, offset."""
-    ways = (each for each in job.contract.consumers if each.repair.route == "main")
-    with control_of(job.settings) as control:
-        return frozenset() if control is None else control.emitted([job.contract.link(each) for each in ways])
+    links = [job.contract.link(each) for each in job.contract.consumers if each.repair.route == "main"]
+    with _control(job) as control:
+        return frozenset() if control is None else control.corrections.places(links)
 
 
 def audited(job: Job, summary: Summary) -> Summary:
-    """Write down what a run found; return its figures with what is new on each link, came back, and is gone."""
-    with control_of(job.settings) as control:
-        if control is None:
-            return summary
-        control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
-        links = []
-        for each in summary.links:
-            found = _sightings(job, each.link)
-            drift = control.record_findings(job.run.id, each.link, found, complete=True, scope=job.scope.ids)
-            links.append(each.model_copy(update={"over_time": drift}))
-        figures = _figures(job, summary)
-        control.end_run(job.run.id, "audit", complete=summary.complete, exit_code=summary.exit_code, links=figures)
+    """Write down what a run found; return its figures with what is new on each link, came back, and is gone.
+
+    Where the control store does not take it, `not_recorded` says so: the audit's result holds all the same.
+    """
+    links = []
+    try:
+        with _control(job) as control:
+            if control is None:
+                return summary
+            _reach(control, job, "audit")
+            for each in summary.links:
+                found = _sightings(job, each.link)
+                drift = control.findings.record(job.run.id, each.link, found, complete=True, scope=job.scope.ids)
+                links.append(each.model_copy(update={"over_time": drift}))
+            _end(control, job, summary, summary.exit_code)
+    except ReconcileError as error:
+        return not_recorded(summary, error)
     return summary.model_copy(update={"links": tuple(links)})
 
 
-def verified(job: Job, summary: Summary, exit_code: int) -> None:
-    """Write down how a run ended that was repaired."""
-    with control_of(job.settings) as control:
-        if control is not None:
-            figures = _figures(job, summary)
-            control.begin_run(job.run.id, job.contract.aggregate, job.contract.digest)
-            control.end_run(job.run.id, "verify", complete=summary.complete, exit_code=exit_code, links=figures)
+def verified(job: Job, result: Verified) -> Verified:
+    """Write down how a run ended that was repaired; `not_recorded` says where the control store does not take it."""
+    try:
+        with _control(job) as control:
+            if control is not None:
+                _reach(control, job, "verify")
+                _end(control, job, job.run.read(Summary), result.exit_code)
+    except ReconcileError as error:
+        return not_recorded(result, error)
+    return result
 
 
-def _figures(job: Job, summary: Summary) -> list[LinkFigures]:
-    return [link_figures({**dict(each), "asked": job.scope.count}) for each in summary.links]
+def require_recorded(result: Summary | Verified) -> None:
+    """Raise UnreachableError where the same stage may record its result later, RefusedError where it cannot."""
+    if (problem := result.not_recorded) is not None:
+        raise (UnreachableError if problem.may_pass else RefusedError)(problem.message)
+
+
+@contextmanager
+def _control(job: Job) -> Iterator[ControlStore | None]:
+    """Open the control store; there is None where none is set and the workspace cannot hold one."""
+    if job.settings.control_address() is None:
+        yield None
+        return
+    with open_control(job.settings) as control:
+        yield control
+
+
+def _reach(control: ControlStore, job: Job, stage: Stage) -> None:
+    control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest)
+    control.runs.reach(job.run.id, stage, _STAGES[: _STAGES.index(stage)])
+
+
+def _end(control: ControlStore, job: Job, summary: Summary, exit_code: int) -> None:
+    figures: list[LinkFigures] = [link_figures({**dict(each), "asked": job.scope.count}) for each in summary.links]
+    control.runs.end(job.run.id, complete=summary.complete, exit_code=exit_code, links=figures)
+
+
+def not_recorded(result: AnyResult, error: ReconcileError) -> AnyResult:
+    message = f"the result stands in the run, and the control store did not take it: {error}"
+    problem = NotRecorded(message=message, may_pass=isinstance(error, UnreachableError))
+    return result.model_copy(update={"not_recorded": problem})
 
 
 def _sightings(job: Job, link: str) -> Iterator[Sighting]:

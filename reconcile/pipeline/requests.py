@@ -74,7 +74,7 @@ def read(value: bytes | None) -> Wanted:
 
 def keep(control: ControlStore, wanted: Wanted) -> None:
     """Queue a request; one that was delivered before stays as it is."""
-    control.request(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply)
+    control.requests.queue(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply)
 
 
 def given_back(control: ControlStore, request_id: str, contract: str) -> Wanted:
@@ -82,10 +82,10 @@ def given_back(control: ControlStore, request_id: str, contract: str) -> Wanted:
 
     Raises RefusedError if it is another contract's, or done.
     """
-    known = control.request_of(request_id)
+    known = control.requests.find(request_id)
     if known.contract != contract:
         raise RefusedError(f"the request {request_id} is of the contract {known.contract}, not of {contract}")
-    if control.requeue(request_id).state == "done":
+    if control.requests.requeue(request_id).state == "done":
         how = f"by the run {known.run_id}" if known.run_id else "without a run"
         raise RefusedError(f"the request {request_id} is done, {how}: ask anew, under another id")
     return Wanted(known.id, known.contract, known.ids, known.mode, known.apply)

@@ -38,7 +38,7 @@ def gather(job: Job) -> Gathered:
     from reconcile.pipeline import record
 
     record.require_own(job)
-    record.begin(job, "gather")
+    record.reach(job, "gather")
     _publish_request(job)
     stage.gather(job)
     return job.run.read(Gathered)
@@ -51,7 +51,7 @@ def audit(job: Job) -> Summary:
     from reconcile.repair import planning
 
     terms = {each.name: planning.terms(job.contract, each) for each in job.consumers}
-    stage.audit(job, terms, record.corrections(job))
+    stage.audit(job, terms, record.places(job))
     return record.audited(job, job.run.read(Summary))
 
 
@@ -67,9 +67,8 @@ def plan(job: Job) -> Plan:
     from reconcile.pipeline import plan as stage
     from reconcile.pipeline import record
 
-    made = stage.plan(job)
-    record.begin(job, "plan")
-    return made
+    record.reach(job, "plan")
+    return stage.plan(job)
 
 
 def apply(job: Job, *, approved: bool) -> Applied:
@@ -77,9 +76,8 @@ def apply(job: Job, *, approved: bool) -> Applied:
     from reconcile.pipeline import apply as stage
     from reconcile.pipeline import record
 
-    applied = stage.apply(job, approved=approved)
-    record.begin(job, "apply")
-    return applied
+    record.reach(job, "apply")
+    return stage.apply(job, approved=approved)
 
 
 def verify(job: Job) -> Verified:
@@ -87,9 +85,7 @@ def verify(job: Job) -> Verified:
     from reconcile.pipeline import record
     from reconcile.pipeline import verify as stage
 
-    verified = stage.verify(job)
-    record.verified(job, job.run.read(Summary), verified.exit_code)
-    return verified
+    return record.verified(job, stage.verify(job))
 
 
 def report(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
@@ -107,11 +103,13 @@ def perform(job: Job, names: Iterable[str], *, approved: bool) -> None:
 
     Raises IncompleteError after an audit, and UnverifiedError after a verification, where the same may succeed later.
     """
-    steps: dict[str, Callable[[Job], object]] = {"gather": gather, "audit": audit, "plan": plan}
+    from reconcile.pipeline.record import require_recorded
+
+    steps: dict[str, Callable[[Job], object]] = {"gather": gather, "plan": plan}
     wanted = list(names)
     for name in wanted:
-        if job.alone is not None:
-            job.alone.require()
+        if job.contract_lease is not None:
+            job.contract_lease.require()
         _LOG.info(f"{job.run.id}: {name}")
         if name == "quality":
             from reconcile.quality.gate import unmet
@@ -122,8 +120,12 @@ def perform(job: Job, names: Iterable[str], *, approved: bool) -> None:
         elif name == "apply":
             apply(job, approved=approved)
         elif name == "verify":
-            if waiting := verify(job).unverified:
+            verified = verify(job)
+            require_recorded(verified)
+            if waiting := verified.unverified:
                 raise UnverifiedError(f"{waiting:,} corrections are not verified yet: see that the groups consume")
+        elif name == "audit":
+            require_recorded(audit(job))
         else:
             steps[name](job)
     if "audit" in wanted:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reconcile.settings.settings import needs_spark
 from reconcile.workspace.run import Run
-from reconcile.workspace.workspace import needs_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from pathlib import Path
 
 from reconcile.control.findings import Seen
 from reconcile.control.runs import DriftPoint
-from reconcile.control.store import FILE, open_control
+from reconcile.control.store import open_control
 from reconcile.errors import ReconcileError
 from reconcile.pipeline.handoffs import Request, Summary
 from reconcile.pipeline.scope import All
 from reconcile.report.model import Trend, TrendPoint
+from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
-from reconcile.workspace.workspace import Workspace, needs_spark
+from reconcile.workspace.workspace import Workspace
 
 MOST = 50
 _BARS = "▁▂▃▄▅▆▇█"
@@ -55,7 +55,7 @@ def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, st
     try:
         with open_control(settings) as control:
             for link, some in ids.items():
-                found |= {(link, each): seen for each, seen in control.seen(link, some).items()}
+                found |= {(link, each): seen for each, seen in control.findings.seen(link, some).items()}
     except ReconcileError:
         return {}
     return found
@@ -73,7 +73,7 @@ def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tupl
         return [], ()
     try:
         with open_control(settings) as control:
-            return control.history(aggregate, MOST), ()
+            return control.runs.history(aggregate, MOST), ()
     except ReconcileError:
         return [], ("The control store did not answer, so the trend shows only runs that are still in the workspace.",)
 
@@ -96,7 +96,8 @@ def _keeps(settings: Settings) -> bool:
     """Tell whether there is a control store: to look at a report makes none."""
     if settings.control_store is not None:
         return True
-    return not needs_spark(settings.workspace) and (Path(settings.workspace) / FILE).exists()
+    address = settings.control_address()
+    return isinstance(address, SqliteFile) and address.path.exists()
 
 
 def _of_some_ids(run: Run) -> bool:

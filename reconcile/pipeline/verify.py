@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from reconcile.audit import link_facts
 from reconcile.contract.model import Consumer
-from reconcile.control.alone import holder
-from reconcile.control.correction_state import PENDING, Correction, State
-from reconcile.control.correction_state import Verified as CorrectionOutcome
+from reconcile.control.corrections import PENDING, CorrectionOutcome, CorrectionRecord, CorrectionState
+from reconcile.control.leases import holder
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.canonical import version_number
 from reconcile.domain.case import FieldRule, Row
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _TTL = timedelta(seconds=30)
-_REPAIRED = frozenset({State.CONVERGED, State.SUPERSEDED})
+_REPAIRED = frozenset({CorrectionState.CONVERGED, CorrectionState.SUPERSEDED})
 _MAY_BE_THERE = "an attempt that was cut off may have emitted it: apply again"
 _NOT_PASSED = "its group has not come to it within settle.timeout"
 
@@ -70,15 +69,15 @@ class _Verifying:
             consumer = job.contract.consumer(link.consumer)
             _LOG.info(f"{link.link}: verifying {len(pending):,} corrections")
             found = self._verdicts(link, consumer, pending)
-            with self.control.lease(link.link, holder(job.run.id), _TTL) as held:
+            with self.control.leases.hold(link.link, holder(job.run.id), _TTL) as held:
                 outcomes = [CorrectionOutcome(id_, each.outcome, each.reason) for id_, each in found.items()]
-                self.control.mark_verified(held.require(), job.run.id, outcomes)
+                self.control.corrections.mark_verified(held.require(), job.run.id, outcomes)
         return self._outcomes(link)
 
     def _pending(self, link: LinkPlan) -> dict[str, dict[int, int]]:
         """Give where the records of each correction stand that is not yet known to have come to an end."""
         found: dict[str, dict[int, int]] = {}
-        for each in self.control.corrections(link.link, self.job.run.id):
+        for each in self.control.corrections.of_run(link.link, self.job.run.id):
             if each.state in PENDING and each.offset is not None:
                 found.setdefault(each.correction_id, {})[each.partition] = each.offset
         return found
@@ -89,9 +88,9 @@ class _Verifying:
         committed = self._committed(link, consumer, pending)
         items = {each.correction_id: each for each in link.corrections}
         reached = {id_: items[id_] for id_, places in pending.items() if passed(places, committed)}
-        found = {id_: Verdict(State.UNVERIFIED, _NOT_PASSED) for id_ in pending if id_ not in reached}
+        found = {id_: Verdict(CorrectionState.UNVERIFIED, _NOT_PASSED) for id_ in pending if id_ not in reached}
         found |= self._read(consumer, reached)
-        doubtful = {id_: reached[id_] for id_, each in found.items() if each.outcome is State.REFUSED}
+        doubtful = {id_: reached[id_] for id_, each in found.items() if each.outcome is CorrectionState.REFUSED}
         if doubtful:
             # A consumer may commit a little before what it applies can be seen.
             time.sleep(consumer.settle.confirm_after.total_seconds())
@@ -137,16 +136,16 @@ class _Verifying:
         }
 
     def _outcomes(self, link: LinkPlan) -> tuple[VerifiedCorrection, ...]:
-        records: dict[str, Correction] = {}
-        for each in self.control.corrections(link.link, self.job.run.id):
-            if each.state is not State.DROPPED:
+        records: dict[str, CorrectionRecord] = {}
+        for each in self.control.corrections.of_run(link.link, self.job.run.id):
+            if each.state is not CorrectionState.DROPPED:
                 records.setdefault(each.correction_id, each)
         return tuple(
             VerifiedCorrection(
                 correction_id=id_,
                 aggregate_id=each.aggregate_id,
-                outcome=str(State.UNVERIFIED if each.state is State.INTENDED else each.state),
-                reason=_MAY_BE_THERE if each.state is State.INTENDED else each.reason,
+                outcome=str(CorrectionState.UNVERIFIED if each.state is CorrectionState.INTENDED else each.state),
+                reason=_MAY_BE_THERE if each.state is CorrectionState.INTENDED else each.reason,
             )
             for id_, each in sorted(records.items(), key=lambda one: one[1].aggregate_id)
         )
@@ -173,7 +172,7 @@ def _verified(
                 corrections=of_link,
             )
         )
-    failing = any(each.outcomes.get(State.UNVERIFIED) or each.beyond_tolerance for each in links)
+    failing = any(each.outcomes.get(CorrectionState.UNVERIFIED) or each.beyond_tolerance for each in links)
     code = 2 if not summary.complete else int(failing)
     return Verified(run_id=job.run.id, links=tuple(links), exit_code=code)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 
-from reconcile.control.correction_state import Dropped, Emitted, Intent, State
+from reconcile.control.corrections import CorrectionState, Dropped, Emitted, Intent
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import Correction
@@ -58,7 +58,7 @@ def emit(
     """
     _require_fit(corrections, topic, link)
     step("before_intents")
-    control.intend(held.require(), (_intent(each, run_id) for each in corrections))
+    control.corrections.intend(held.require(), (_intent(each, run_id) for each in corrections))
     step("after_intents")
     emission = _Emission(corrections, link, run_id, control, held, step)
     if starts := emission.starts(since or {}):
@@ -99,16 +99,16 @@ class _Emission:
         self.dropped: list[Withheld] = []
         self.already: list[Placed] = []
         self.pending: dict[Place, Correction] = {}
-        known = {(each.correction_id, each.partition): each for each in control.corrections(link, run_id)}
+        known = {(each.correction_id, each.partition): each for each in control.corrections.of_run(link, run_id)}
         for each in corrections:
             found = known[each.id, each.partition]
-            if found.state is State.INTENDED:
+            if found.state is CorrectionState.INTENDED:
                 self.pending[each.id, each.partition] = each
-            elif found.state is State.DROPPED:
+            elif found.state is CorrectionState.DROPPED:
                 self.dropped.append(Withheld(each, found.reason or _EARLIER, None))
             elif found.offset is not None:
                 self.already.append(Placed(each, each.partition, found.offset))
-        intended = {place for place, each in known.items() if each.state is State.INTENDED}
+        intended = {place for place, each in known.items() if each.state is CorrectionState.INTENDED}
         self.strays = frozenset(intended - self.pending.keys())
         """What an earlier attempt was given and this one was not: it may have been emitted."""
 
@@ -210,13 +210,13 @@ class _Emission:
             self._marked += len(new)
 
     def _mark(self, records: Iterable[Emitted]) -> None:
-        self._control.mark_emitted(self._held.require(), self._run_id, records)
+        self._control.corrections.mark_emitted(self._held.require(), self._run_id, records)
 
     def _drop(self, corrections: Sequence[Correction], reasons: Mapping[str, tuple[str, int | None]]) -> None:
         if not corrections:
             return
         left_out = (Dropped(id_, reason) for id_, (reason, _) in reasons.items())
-        self._control.mark_dropped(self._held.require(), self._run_id, left_out)
+        self._control.corrections.mark_dropped(self._held.require(), self._run_id, left_out)
         for each in corrections:
             self.dropped.append(Withheld(each, *reasons[each.id]))
             self.pending.pop((each.id, each.partition), None)

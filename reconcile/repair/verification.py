@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconcile.control.correction_state import Outcome, State
+from reconcile.control.corrections import CorrectionState, VerifiedState
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.comparison import equal
 from reconcile.domain.plan import Item
@@ -24,7 +24,7 @@ class Sides:
 class Verdict:
     """What became of a correction, and why; never with the values of fields."""
 
-    outcome: Outcome
+    outcome: VerifiedState
     reason: str | None = None
 
 
@@ -41,7 +41,11 @@ def verdict(item: Item, sides: Sides, rules: Sequence[FieldRule], guard: str) ->
             return _superseded(
                 "the source has it again", agrees=copy is not None and not _differing(rules, source, copy)
             )
-        return Verdict(State.CONVERGED) if copy is None else Verdict(State.REFUSED, "the copy still has the row")
+        return (
+            Verdict(CorrectionState.CONVERGED)
+            if copy is None
+            else Verdict(CorrectionState.REFUSED, "the copy still has the row")
+        )
     if source is None:
         return _superseded("the source no longer has it", agrees=copy is None)
     differing = [] if copy is None else _differing(rules, source, copy)
@@ -49,14 +53,14 @@ def verdict(item: Item, sides: Sides, rules: Sequence[FieldRule], guard: str) ->
     if source.version != item.basis_version:
         return _superseded(f"the source has moved on to version {source.version}", agrees=agrees)
     if agrees:
-        return Verdict(State.CONVERGED)
-    return Verdict(State.REFUSED, _why(copy, differing, item.basis_version, guard))
+        return Verdict(CorrectionState.CONVERGED)
+    return Verdict(CorrectionState.REFUSED, _why(copy, differing, item.basis_version, guard))
 
 
 def _superseded(why: str, *, agrees: bool) -> Verdict:
     if agrees:
-        return Verdict(State.SUPERSEDED, f"{why}, and the copy follows")
-    return Verdict(State.UNVERIFIED, f"{why}, and the copy has yet to follow")
+        return Verdict(CorrectionState.SUPERSEDED, f"{why}, and the copy follows")
+    return Verdict(CorrectionState.UNVERIFIED, f"{why}, and the copy has yet to follow")
 
 
 def _why(copy: Row | None, differing: Sequence[str], basis: int | None, guard: str) -> str:

@@ -124,7 +124,7 @@ class Security(Model):
     )
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Give what is set under librdkafka's names, secrets included; raise SecretError if one is missing."""
+        """Resolve what is set, under librdkafka's names, secrets included; raise SecretError if one is missing."""
         resolved: dict[str, str] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -141,14 +141,14 @@ def _parsed(place: Secret, url: SecretStr) -> PostgresUrl:
         raise SecretError(f"{place!r}: {error}") from None
 
 
-class ControlStore(Model):
+class ControlDatabase(Model):
     """The database that keeps runs, findings over time and corrections."""
 
     url: Annotated[Secret, _secret("url", _control_store)]
     """`postgresql://user:password@host:port/database`, a reference if there is a password in it; or `sqlite:///path`."""
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | SqliteFile:
-        """Give the database's address; raise SecretError if it is missing or malformed."""
+        """Resolve the database's address; raise SecretError if it is missing or malformed."""
         secret = self.url.resolve(environ)
         if not secret.get_secret_value().startswith(SQLITE):
             return _parsed(self.url, secret)
@@ -167,14 +167,14 @@ class Store(Model):
     """`postgresql://user:password@host:port/database` or `jdbc:...`; a reference if there is a password in it."""
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | JdbcUrl:
-        """Give the database's address; raise SecretError if it is missing or malformed."""
+        """Resolve the database's address; raise SecretError if it is missing or malformed."""
         secret = self.url.resolve(environ)
         if secret.get_secret_value().startswith("jdbc:"):
             return JdbcUrl(secret)
         return _parsed(self.url, secret)
 
 
-class Cluster(Model):
+class ClusterConnection(Model):
     """A Kafka cluster."""
 
     address: ClassVar[str] = "bootstrap"
@@ -185,7 +185,7 @@ class Cluster(Model):
     """How to reach them safely."""
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Give librdkafka's settings, secrets included; raise SecretError if one is missing."""
+        """Resolve librdkafka's settings, secrets included; raise SecretError if one is missing."""
         bootstrap = self.bootstrap.resolve(environ).get_secret_value()
         return {"bootstrap.servers": bootstrap, **self.security.resolve(environ)}
 
@@ -210,8 +210,8 @@ class Registry(Model):
     """How to reach it safely."""
 
 
-KINDS: Mapping[str, type[Store | Cluster | Folder | Registry]] = {
-    kind.address: kind for kind in (Store, Cluster, Folder, Registry)
+KINDS: Mapping[str, type[Store | ClusterConnection | Folder | Registry]] = {
+    kind.address: kind for kind in (Store, ClusterConnection, Folder, Registry)
 }
 _ADDRESSES = "`url`, `bootstrap`, `path` or `registry`"
 
@@ -235,10 +235,10 @@ def _kind(value: Any) -> str:
     return f"<kind:{address}>"
 
 
-Connection = Store | Cluster | Folder | Registry
+Connection = Store | ClusterConnection | Folder | Registry
 AnyConnection = Annotated[
     Annotated[Store, Tag("<kind:url>")]
-    | Annotated[Cluster, Tag("<kind:bootstrap>")]
+    | Annotated[ClusterConnection, Tag("<kind:bootstrap>")]
     | Annotated[Folder, Tag("<kind:path>")]
     | Annotated[Registry, Tag("<kind:registry>")],
     Discriminator(_kind),

@@ -44,7 +44,7 @@ class Reference:
         return f"{self.scheme}:{self.target}"
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> SecretStr:
-        """Give the secret; raise SecretError if it is not there."""
+        """Read the secret; raise SecretError if it is not there."""
         if self.scheme == "env":
             secret = self._from_environment(environ)
         elif self.scheme == "file":
@@ -113,7 +113,7 @@ class Given:
         return f"<given in {self.place}>"
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> SecretStr:  # noqa: ARG002
-        """Give the value."""
+        """Return the value."""
         return self.value
 
 

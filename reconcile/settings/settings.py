@@ -15,12 +15,16 @@ from reconcile.config.text import Text
 from reconcile.config.validation import Model, require_consistent, suggestion, validated
 from reconcile.config.yamlfile import KeyPath, load, quoted
 from reconcile.errors import InvalidFileError, Problem, ReconcileError
-from reconcile.settings.connections import AnyConnection, Connection, ControlStore
+from reconcile.settings.connections import AnyConnection, Connection, ControlDatabase, SqliteFile
 from reconcile.settings.references import Given, reference
+from reconcile.settings.urls import PostgresUrl
 
 DEFAULT_FILE = Path("reconcile.yaml")
 FILE_VARIABLE = "RECONCILE_CONFIG"
 OVERRIDE_PREFIX = "RECONCILE_CONN_"
+CONTROL_FILE = "control.db"
+
+_URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 class UnknownConnectionError(ReconcileError):
@@ -54,7 +58,7 @@ class Settings(Model):
 
     workspace: Annotated[str, BeforeValidator(_folder)] = "runs"
     """The folder in which runs are kept: a path, or a URI of a file system that Spark reaches."""
-    control_store: ControlStore | None = None
+    control_store: ControlDatabase | None = None
     """The database that keeps runs, findings over time and corrections."""
     connections: dict[Text, AnyConnection] = Field(default_factory=dict)
     """What contracts connect to, by name."""
@@ -76,8 +80,17 @@ class Settings(Model):
         require_consistent(found)
         return self
 
+    def control_address(self) -> PostgresUrl | SqliteFile | None:
+        """Choose where the control store is: as set, else in a file of the workspace; None where that cannot hold one.
+
+        Raises SecretError if the address that is set is missing or malformed.
+        """
+        if self.control_store is not None:
+            return self.control_store.resolve()
+        return None if needs_spark(self.workspace) else SqliteFile(Path(self.workspace) / CONTROL_FILE)
+
     def connection(self, name: str) -> Connection:
-        """Give a connection; raise UnknownConnectionError with the nearest name if there is none."""
+        """Return a connection; raise UnknownConnectionError with the nearest name if there is none."""
         if name in self.connections:
             return self.connections[name]
         if not self.connections:
@@ -85,6 +98,11 @@ class Settings(Model):
             raise UnknownConnectionError(f"no connection {quoted(name)}; {how}")
         valid = f"; there are {', '.join(sorted(self.connections))}"
         raise UnknownConnectionError(f"no connection {quoted(name)}{suggestion(name, self.connections) or valid}")
+
+
+def needs_spark(workspace: str | Path) -> bool:
+    """Tell whether a workspace is a URI, which can only be reached through Spark."""
+    return _URI.match(str(workspace)) is not None
 
 
 def load_settings(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretStr
 
@@ -37,21 +37,15 @@ class PostgresUrl:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def libpq(self) -> dict[str, Any]:
-        """Give the keyword arguments of psycopg2.connect, password included."""
+        """Build the keyword arguments of psycopg2.connect, password included."""
         arguments = {"host": self.host, "port": self.port, "dbname": self.database, **self._credentials()}
         return {**arguments, **self.parameters}
 
-    def sqlalchemy(self) -> str:
-        """Give SQLAlchemy's URL, password included."""
-        parameters = f"?{urlencode(self.parameters, quote_via=quote)}" if self.parameters else ""
-        credentials = ":".join(quote(value, safe="") for value in self._credentials().values())
-        at = f"{credentials}@" if credentials else ""
-        return f"postgresql+psycopg2://{at}{self._netloc()}/{quote(self.database, safe='')}{parameters}"
-
     def jdbc(self) -> tuple[str, dict[str, str]]:
-        """Give the JDBC URL, and apart from it the properties: user, password and parameters."""
+        """Build the JDBC URL, and apart from it the properties: user, password and parameters."""
         parameters = {PARAMETERS[name]: value for name, value in self.parameters.items()}
-        url = f"jdbc:postgresql://{self._netloc()}/{quote(self.database, safe='')}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        url = f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}"
         return url, {**self._credentials(), **parameters}
 
     def _credentials(self) -> dict[str, str]:
@@ -59,9 +53,6 @@ class PostgresUrl:
         if self.password is not None:
             credentials["password"] = self.password.get_secret_value()
         return credentials
-
-    def _netloc(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(url: str) -> PostgresUrl:

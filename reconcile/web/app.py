@@ -14,7 +14,8 @@ from reconcile.web.gate import Gate
 from reconcile.web.pages import Pages
 from reconcile.web.rendering import page_of
 from reconcile.workspace.manifest import MissingArtifactError
-from reconcile.workspace.workspace import InvalidRunIdError, UnknownRunError, Workspace
+from reconcile.workspace.run_id import InvalidRunIdError
+from reconcile.workspace.workspace import UnknownRunError, Workspace
 
 
 def web_app(place: Workspace, settings: Settings, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:

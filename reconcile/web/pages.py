@@ -22,8 +22,9 @@ from reconcile.report.csv import COLUMNS, csv_of_rows
 from reconcile.settings.settings import Settings
 from reconcile.web.rendering import page_of
 from reconcile.web.reports import Reports
+from reconcile.workspace.manifest import MissingArtifactError
 from reconcile.workspace.run import Run
-from reconcile.workspace.workspace import MissingArtifactError, Workspace
+from reconcile.workspace.workspace import Workspace
 
 PER_PAGE = 50
 

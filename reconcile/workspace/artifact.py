@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,149}")
 
 
 @dataclass(frozen=True)
-class Written:
+class ArtifactContent:
     """What was written into an artifact's folder."""
 
     kind: Literal["parquet", "json"]
@@ -50,7 +50,7 @@ class Artifact:
         self.folder = f"{run_folder}/{name}"
 
     def find(self) -> Manifest | None:
-        """Give the manifest, or None if the artifact is not published.
+        """Read the manifest; None if the artifact is not published.
 
         Raises DamagedArtifactError if its files are not those that were published.
         """
@@ -73,7 +73,7 @@ class Artifact:
 
     def publish(
         self,
-        write: Callable[[str], Written],
+        write: Callable[[str], ArtifactContent],
         inputs: Inputs,
         stage: Stage,
         *,
@@ -82,7 +82,7 @@ class Artifact:
     ) -> Manifest:
         """Publish what `write` puts into the folder that it is given.
 
-        Raises AlreadyPublishedError if a complete artifact stands; an incomplete one is replaced.
+        Raises AlreadyPublishedError if a complete one is there; an incomplete one is replaced.
         """
         self._refuse_complete()
         self._remove_leftovers()
@@ -133,7 +133,7 @@ class Artifact:
                 self._files.delete(self.folder)
 
     def damaged(self, problem: str) -> DamagedArtifactError:
-        """Give the error to raise for what is wrong with the folder."""
+        """Build the error to raise for what is wrong with the folder."""
         return DamagedArtifactError(f"{self.folder} is damaged: {problem}; delete this folder and run its stage again")
 
     def _put(self, place: str) -> None:
@@ -148,8 +148,8 @@ class Artifact:
         self._files.delete(retired)
 
     def _refuse_complete(self) -> None:
-        standing = self.find()
-        if standing is not None and standing.complete:
+        published = self.find()
+        if published is not None and published.complete:
             raise self._overtaken()
 
     def _overtaken(self) -> AlreadyPublishedError:
@@ -191,7 +191,7 @@ class Artifact:
 
 
 def data_files(files: FileSystem, folder: str) -> dict[str, int]:
-    """Give the sizes of an artifact's data files by their paths below its folder."""
+    """List the sizes of an artifact's data files by their paths below its folder."""
     found = dict(_walk(files, folder, ""))
     found.pop(MANIFEST, None)
     return found

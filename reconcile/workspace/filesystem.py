@@ -17,7 +17,7 @@ from reconcile.errors import RefusedError, UnreachableError
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in a folder."""
+    """A file or a folder in a folder."""
 
     name: str
     size: int
@@ -36,7 +36,7 @@ class FileSystem(Protocol):
         """Tell whether a renamed folder appears under its new name at once and whole."""
 
     def read_text(self, path: str) -> str:
-        """Give a file's text."""
+        """Read a file's text."""
 
     def write_text_atomically(self, path: str, text: str) -> None:
         """Write or replace a file, of which readers see all or nothing; make the folders above it."""
@@ -45,13 +45,13 @@ class FileSystem(Protocol):
         """Do the same with a text that comes in pieces."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name, where nothing of that name stands."""
+        """Change the name of a file or folder, where nothing of that name stands."""
 
     def exists(self, path: str) -> bool:
         """Tell whether there is such a file or folder."""
 
     def list(self, path: str) -> list[Entry]:
-        """Give what stands in a folder, by name."""
+        """List what is in a folder, by name."""
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that is in it; nothing happens where there is none."""
@@ -60,7 +60,7 @@ class FileSystem(Protocol):
         """Make a folder and those above it, where they are missing."""
 
     def uri(self, path: str) -> str:
-        """Give a path as Spark knows it, whatever its default file system is."""
+        """Write a path as Spark knows it, whatever its default file system is."""
 
 
 class LocalFileSystem:

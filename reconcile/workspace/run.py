@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.errors import RefusedError
 from reconcile.workspace import handoff
-from reconcile.workspace.artifact import Artifact, Written, data_files, is_artifact_name
+from reconcile.workspace.artifact import Artifact, ArtifactContent, data_files, is_artifact_name
 from reconcile.workspace.filesystem import FileSystem, literal
 from reconcile.workspace.handoff import AnyHandoff, Handoff
 from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, MissingArtifactError, Stage
@@ -35,7 +35,7 @@ class Run:
         settings: Mapping[str, Any] | None = None,
         made_of: Iterable[str | Manifest] = (),
     ) -> Inputs:
-        """Say what an artifact will be made of: names of this run's artifacts, or manifests from elsewhere.
+        """Describe what an artifact is made of: names of this run's artifacts, or manifests from elsewhere.
 
         Raises MissingArtifactError for a name that is not published.
         """
@@ -80,11 +80,11 @@ class Run:
     ) -> Manifest:
         """Publish a value as JSON. Incomplete inputs make it incomplete; an incomplete artifact is replaced."""
 
-        def write(place: str) -> Written:
+        def write(place: str) -> ArtifactContent:
             text = json.dumps(value, indent=1, allow_nan=False)
             self._files.write_text_atomically(f"{place}/{_JSON}", text + "\n")
             rows = len(value) if isinstance(value, list) else 1
-            return Written("json", rows, _json_digest(json.loads(text)))
+            return ArtifactContent("json", rows, _json_digest(json.loads(text)))
 
         return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
 
@@ -104,7 +104,7 @@ class Run:
 
         from reconcile.workspace import table_digest
 
-        def write(place: str) -> Written:
+        def write(place: str) -> ArtifactContent:
             observation = Observation()
             writer = table_digest.observed(df, observation).write
             writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
@@ -117,38 +117,38 @@ class Run:
                     f"Spark wrote {rows} rows, and none of them came to {self.folder}: "
                     "its executors need a workspace that they share, such as hdfs://... or s3a://..."
                 )
-            return Written("parquet", rows, table_digest.digest(df.schema, observation), df.schema.jsonValue())
+            return ArtifactContent("parquet", rows, table_digest.digest(df.schema, observation), df.schema.jsonValue())
 
         return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
 
     def write_file(self, name: str, pieces: Iterable[str]) -> str:
-        """Write a file for people beside the artifacts, of which readers see all or nothing; give its path."""
+        """Write a file for people beside the artifacts, of which readers see all or nothing, and return its path."""
         path = f"{self.folder}/{name}"
         self._files.write_pieces_atomically(path, pieces)
         return path
 
     def discard(self, stage: Stage) -> None:
-        """Remove what a stage has published: an attempt that was cut off left it, and the next one begins anew."""
+        """Remove what a stage has published: it is of an attempt that was cut off, and the next one begins anew."""
         for manifest in self.manifests():
             if manifest.stage == stage:
                 self._artifact(manifest.name).remove()
 
     def find(self, name: str) -> Manifest | None:
-        """Give the manifest of an artifact, or None if it is not published.
+        """Read the manifest of an artifact; None if it is not published.
 
         Raises DamagedArtifactError if its files are not those that were published.
         """
         return self._artifact(name).find()
 
     def manifest(self, name: str) -> Manifest:
-        """Give the manifest of an artifact; raise MissingArtifactError if it is not published."""
+        """Read the manifest of an artifact; raise MissingArtifactError if it is not published."""
         manifest = self.find(name)
         if manifest is None:
             raise MissingArtifactError(f"the run {self.id} has no {name} in {self.folder}: run the stage that makes it")
         return manifest
 
     def manifests(self) -> list[Manifest]:
-        """Give the manifests of all artifacts, by name."""
+        """Read the manifests of all artifacts, by name."""
         try:
             entries = self._files.list(self.folder)
         except FileNotFoundError:
@@ -185,7 +185,7 @@ class Run:
                 raise self._artifact(name).damaged(problem)
 
     def parquet(self, name: str, spark: SparkSession) -> DataFrame:
-        """Give the rows of a Parquet artifact, with the columns that were published in their order."""
+        """Read the rows of a Parquet artifact, with the columns that were published in their order."""
         from pyspark.sql.types import StructType
 
         manifest = self._of_kind(name, "parquet")
@@ -197,7 +197,7 @@ class Run:
         return df.select(*(f"`{column.replace('`', '``')}`" for column in schema.names))
 
     def data_files(self, name: str) -> list[str]:
-        """Give the paths of an artifact's data files, for readers that are not Spark."""
+        """List the paths of an artifact's data files, for readers that are not Spark."""
         return [f"{self._artifact(name).folder}/{path}" for path in sorted(self.manifest(name).files)]
 
     def _of_kind(self, name: str, kind: str) -> Manifest:

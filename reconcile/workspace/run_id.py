@@ -22,14 +22,14 @@ class InvalidRunIdError(RefusedError):
 
 
 def new_run_id(aggregate: str, now: datetime, random: Random) -> str:
-    """Give an id such as user-account-20261118T143005Z-k3f9. `random` tells runs of one second apart."""
+    """Build an id such as user-account-20261118T143005Z-k3f9. `random` keeps runs of one second apart."""
     instant = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     mark = "".join(random.choices(_LETTERS, k=4))
     return valid_run_id(f"{aggregate[: LONGEST - len(_TAIL)]}-{instant}-{mark}")
 
 
 def valid_run_id(text: str) -> str:
-    """Give the id back, if it is one; raise InvalidRunIdError if it could name anything but a folder of its own."""
+    """Return the id, if it is one; raise InvalidRunIdError if it could name anything but a folder of its own."""
     if _ID.fullmatch(text) is None:
         raise InvalidRunIdError(
             f"{quoted(text)} is not a run id: use A-Z, a-z, 0-9, '.', '_' and '-', a letter or digit first, "

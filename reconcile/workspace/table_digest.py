@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def observed(df: DataFrame, observation: Observation) -> DataFrame:
-    """Give the same DataFrame; the next action on it tells the observation what `row_count` and `digest` need."""
+    """Return the same DataFrame; the next action on it gives the observation what `row_count` and `digest` need."""
     from pyspark.sql import functions as f
 
     row = _row_hash(df.schema)
@@ -25,12 +25,12 @@ def observed(df: DataFrame, observation: Observation) -> DataFrame:
 
 
 def row_count(observation: Observation) -> int:
-    """Give the number of rows that were written."""
+    """Read the number of rows that were written."""
     return int(observation.get["rows"])
 
 
 def digest(schema: StructType, observation: Observation) -> str:
-    """Give the digest of what was written: equal for equal columns and rows, in any order and any number of files."""
+    """Compute the digest of what was written: equal for equal columns and rows in any order and number of files."""
     columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
     seen = observation.get
     return hashlib.sha256(repr((columns, seen["rows"], seen["high"], seen["low"])).encode()).hexdigest()

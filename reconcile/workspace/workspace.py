@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
+from reconcile.settings.settings import needs_spark
 from reconcile.workspace.filesystem import FileSystem, LocalFileSystem
 from reconcile.workspace.hadoop_filesystem import HadoopFileSystem
-from reconcile.workspace.manifest import (
-    AlreadyPublishedError,
-    ChangedInputsError,
-    DamagedArtifactError,
-    Inputs,
-    Manifest,
-    MissingArtifactError,
-    Stage,
-)
 from reconcile.workspace.run import Run
-from reconcile.workspace.run_id import InvalidRunIdError, new_run_id, valid_run_id
+from reconcile.workspace.run_id import InvalidRunIdError, valid_run_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "AlreadyPublishedError",
-    "ChangedInputsError",
-    "DamagedArtifactError",
-    "Inputs",
-    "InvalidRunIdError",
-    "Manifest",
-    "MissingArtifactError",
-    "Run",
-    "Stage",
-    "UnknownRunError",
-    "Workspace",
-    "needs_spark",
-    "new_run_id",
-]
-
-_URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
-
 
 class UnknownRunError(RefusedError):
     """Raised when there is no run of this id in the workspace: `reconcile runs` lists those that there are."""
-
-
-def needs_spark(root: str | Path) -> bool:
-    """Tell whether a workspace can only be reached through Spark."""
-    return _URI.match(str(root)) is not None
 
 
 class Workspace:
@@ -72,18 +40,18 @@ class Workspace:
         self.files = HadoopFileSystem(self.root, spark)
 
     def run(self, run_id: str) -> Run:
-        """Give a run, which may yet have to publish its first artifact."""
+        """Build the access to a run, which may yet have to publish its first artifact."""
         return Run(self.files, f"{self.root}/{valid_run_id(run_id)}", run_id)
 
     def existing_run(self, run_id: str) -> Run:
-        """Give a run that is there; raise UnknownRunError with the nearest id if it is not."""
+        """Find a run that is there; raise UnknownRunError with the nearest id if it is not."""
         run = self.run(run_id)
         if not self.files.exists(run.folder):
             raise UnknownRunError(f"no run {quoted(run_id)} in {self.root}{suggestion(run_id, self.runs())}")
         return run
 
     def runs(self) -> list[str]:
-        """Give the ids of all runs, by name."""
+        """List the ids of all runs, by name."""
         try:
             entries = self.files.list(self.root)
         except FileNotFoundError:

@@ -200,7 +200,7 @@ def test_requests_are_answered_once(driven: DrivenAirflow, night: Night) -> None
     before = len(_runs(driven))
     first, second = driven.test("on_request"), driven.test("on_request")
     with open_control(load_settings(config, str(driven.runs))) as control:
-        requests = [control.request_of(each).state for each in ("r-1", "r-2")]
+        requests = [control.requests.find(each).state for each in ("r-1", "r-2")]
     finished = [state for name, state in first["tasks"].items() if ".finish[" in name]
     assert ([0, 0], ["success"] * 2, "success") == (sent, finished, second["state"])
     assert (["done", "done"], before + 2) == (requests, len(_runs(driven)))

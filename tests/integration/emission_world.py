@@ -241,7 +241,7 @@ def race(control: ControlStore, source: Source, rounds: int, each_round: int = 4
     with leased(control, "race") as held, source.changing():
         for number in range(rounds):
             run_id = f"race-{uuid4().hex[:8]}"
-            control.begin_run(run_id, "user-account", "c" * 64)
+            control.runs.begin(run_id, "user-account", "c" * 64)
             fence = topic.ends()
             state = dict(source.truth)
             wanted = sorted(state)[number % 2 :: 2][:each_round]
@@ -307,7 +307,7 @@ def leased(control: ControlStore, holder: str, ttl: timedelta = timedelta(second
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            with control.lease(LINK, holder, ttl) as held:
+            with control.leases.hold(LINK, holder, ttl) as held:
                 yield held
                 return
         except LeaseHeldError:

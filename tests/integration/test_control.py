@@ -19,6 +19,7 @@ from tests.control_behaviour import (
     RequestsBehaviour,
     RunsBehaviour,
     begin,
+    kept,
     settings,
 )
 from tests.integration.worlds import postgres_alone
@@ -99,9 +100,9 @@ def test_an_account_without_rights_is_told(lab: Lab, url: str, monkeypatch: pyte
 
 def test_a_connection_that_breaks_is_made_anew(lab: Lab, control: ControlStore) -> None:
     """A server that was away for a moment is no error afterwards."""
-    begin(control, "r1")
+    first = kept(control, "r1")
     execute(lab, "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'control'")
-    assert ["r1"] == [each.id for each in control.runs()]
+    assert first == kept(control, "r1")
 
 
 def test_a_connection_that_breaks_in_the_middle_changes_nothing(lab: Lab, control: ControlStore) -> None:
@@ -113,18 +114,18 @@ def test_a_connection_that_breaks_in_the_middle_changes_nothing(lab: Lab, contro
 
     begin(control, "r1")
     with pytest.raises(ControlUnreachableError, match="cannot be reached"):
-        control.record_findings("r1", "l", interrupted(), complete=True)
-    assert {} == control.seen("l", ["a"])
-    assert 0 == control.record_findings("r1", "l", [], complete=True).still_open
+        control.findings.record("r1", "l", interrupted(), complete=True)
+    assert {} == control.findings.seen("l", ["a"])
+    assert 0 == control.findings.record("r1", "l", [], complete=True).still_open
 
 
 def test_the_session_s_time_zone_does_not_matter(lab: Lab, url: str) -> None:
     """Leases and instants are the same in any."""
     execute(lab, "alter database control set timezone = 'Pacific/Auckland'")
     with open_control(settings()) as control:
-        begin(control, "r1")
-        control.acquire("x", "first", MINUTE)
+        first = kept(control, "r1")
+        control.leases.acquire("x", "first", MINUTE)
         with pytest.raises(LeaseHeldError):
-            control.acquire("x", "second", MINUTE)
-        assert ["r1"] == [each.id for each in control.runs()]
-        assert "UTC" == str(control.run("r1").started_at.tzinfo)
+            control.leases.acquire("x", "second", MINUTE)
+        assert first == kept(control, "r1")
+        assert "UTC" == str(first.started_at.tzinfo)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.control.correction_state import State
+from reconcile.control.corrections import CorrectionState
 from reconcile.control.errors import ControlUnreachableError, LeaseLostError
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
@@ -55,7 +55,7 @@ def control(world: World) -> Iterator[ControlStore]:
 def run_id(control: ControlStore) -> str:
     """Begin a run."""
     name = f"kill-{next(RUNS)}"
-    control.begin_run(name, "user-account", "c" * 64)
+    control.runs.begin(name, "user-account", "c" * 64)
     return name
 
 
@@ -119,8 +119,8 @@ def assert_once(topic: Topic, control: ControlStore, wanted: Sequence[Correction
     """Each correction stands in the log once, and where the control store says."""
     assert Counter(each.id for each in wanted) == in_log(topic)
     stands = {(header(each, CORRECTION_ID), each.partition(), each.offset()) for each in topic.read()}
-    known = control.corrections(LINK, run_id)
-    assert {State.EMITTED} == {each.state for each in known}
+    known = control.corrections.of_run(LINK, run_id)
+    assert {CorrectionState.EMITTED} == {each.state for each in known}
     assert {(each.correction_id, each.partition, each.offset) for each in known} <= stands
 
 
@@ -312,7 +312,7 @@ def test_a_control_store_that_goes_away_between_two_batches_is_told(
             topic.emit(wanted, run_id, control, held, batch=BATCH, step=stop)
     finally:
         world.postgres.up()
-    assert BATCH == sum(each.state is State.EMITTED for each in control.corrections(LINK, run_id))
+    assert BATCH == sum(each.state is CorrectionState.EMITTED for each in control.corrections.of_run(LINK, run_id))
     outcome = resumed(control, topic, wanted, run_id)
     assert (2 * BATCH, BATCH) == (len(outcome.already), len(outcome.emitted))
     assert_once(topic, control, wanted, run_id)
@@ -341,7 +341,7 @@ def test_nothing_is_committed_without_the_lease(world: World, control: ControlSt
 
         def lose(name: str) -> None:
             if name == "before_commit":
-                control.release(held.lease)
+                control.leases.release(held.lease)
                 until(lambda: held.lost, "the lease was not lost")
 
         with pytest.raises(LeaseLostError):

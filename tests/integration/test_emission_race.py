@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from reconcile.control.correction_state import State
+from reconcile.control.corrections import CorrectionState
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import RefusedError
@@ -53,7 +53,7 @@ def control(world: World) -> Iterator[ControlStore]:
 def run_id(control: ControlStore) -> str:
     """Begin a run."""
     name = f"run-{uuid4().hex[:8]}"
-    control.begin_run(name, "user-account", "c" * 64)
+    control.runs.begin(name, "user-account", "c" * 64)
     return name
 
 
@@ -131,8 +131,8 @@ def test_what_is_dropped_says_why(world: World, control: ControlStore, run_id: s
     assert [(b, "a newer event stands in partition 0, offset 2", 2)] == [
         (each.correction, each.reason, each.offset) for each in outcome.dropped
     ]
-    known = {each.correction_id: each.state for each in control.corrections(LINK, run_id)}
-    assert {a.id: State.EMITTED, b.id: State.DROPPED} == known
+    known = {each.correction_id: each.state for each in control.corrections.of_run(LINK, run_id)}
+    assert {a.id: CorrectionState.EMITTED, b.id: CorrectionState.DROPPED} == known
     again = emitted(control, topic, run_id, a, b)
     assert (outcome.emitted, ()) == (again.already, again.emitted)
     assert outcome.dropped[0].reason == again.dropped[0].reason

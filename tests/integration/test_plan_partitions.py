@@ -24,7 +24,7 @@ from reconcile.lab.kafka import Kafka
 from reconcile.lab.process import wait_until
 from reconcile.lab.services import offsets
 from reconcile.repair.log_facts import unknown_home
-from reconcile.settings.connections import Cluster
+from reconcile.settings.connections import ClusterConnection
 from reconcile.workspace.workspace import Workspace
 from tests.ports import ports_of
 
@@ -55,7 +55,7 @@ class Log:
 
     def history(self) -> History:
         """Read its log."""
-        connection = Cluster.model_validate({"bootstrap": self.bootstrap})
+        connection = ClusterConnection.model_validate({"bootstrap": self.bootstrap})
         ends = offsets.ends(offsets.admin_client(self.bootstrap), self.name)
         return extend(self.spark, self.topic, connection, ends, HistoryStore.of(Workspace(self._folder)))
 

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.cli import repair as repairing
-from reconcile.control.alone import alone, lease_name
 from reconcile.control.errors import LeaseHeldError, LeaseLostError
+from reconcile.control.leases import contract_lease
 from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID
 from reconcile.domain.plan import Plan
@@ -280,13 +280,13 @@ def test_nothing_is_emitted_without_a_yes(world: World, waiting: Job) -> None:
     assert ends == world.ends()
 
 
-@pytest.mark.parametrize("lease", ["user-account/login", lease_name(ACCOUNT)])
+@pytest.mark.parametrize("lease", ["user-account/login", contract_lease(ACCOUNT)])
 def test_runs_that_overlap_are_fenced(world: World, waiting: Job, lease: str) -> None:
     """Only the holder of the contract's lease and of the link's may write."""
     ends = world.ends()
     with (
         open_control(waiting.settings) as control,
-        control.lease(lease, "another", timedelta(seconds=30)),
+        control.leases.hold(lease, "another", timedelta(seconds=30)),
         pytest.raises(LeaseHeldError, match="another holds the lease"),
     ):
         pipeline.apply(waiting, approved=True)
@@ -297,14 +297,14 @@ def test_whoever_holds_the_contract_already_is_not_shut_out_by_itself(world: Wor
     """As Airflow's application does around all stages; a lease that it has lost emits nothing."""
     job, _ = world.planned(world.contract(), "held", world.edited())
     ends = world.ends()
-    with open_control(job.settings) as control, alone(control, ACCOUNT, "held") as held:
+    with open_control(job.settings) as control, control.leases.hold_contract(ACCOUNT, "held") as held:
         held._ended("another took it over")
         with pytest.raises(LeaseLostError):
-            pipeline.apply(replace(job, alone=held), approved=True)
-        control.release(held.lease)
+            pipeline.apply(replace(job, contract_lease=held), approved=True)
+        control.leases.release(held.lease)
     assert ends == world.ends()
-    with open_control(job.settings) as control, alone(control, ACCOUNT, "held") as held:
-        assert 1 == len(pipeline.apply(replace(job, alone=held), approved=True).links[0].emitted)
+    with open_control(job.settings) as control, control.leases.hold_contract(ACCOUNT, "held") as held:
+        assert 1 == len(pipeline.apply(replace(job, contract_lease=held), approved=True).links[0].emitted)
 
 
 def test_findings_that_changed_refuse_the_plan(world: World, waiting: Job) -> None:
@@ -454,7 +454,7 @@ def said(world: World, *words: str, answer: str | None = None) -> Any:
 
 def _known(job: Job) -> tuple[str | None, int | None]:
     with open_control(job.settings) as control:
-        record = control.run(job.run.id)
+        record = control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest)
         return record.stage, record.exit_code
 
 

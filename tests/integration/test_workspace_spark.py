@@ -16,7 +16,9 @@ import pytest
 from reconcile.errors import RefusedError
 from reconcile.workspace.filesystem import FileSystem
 from reconcile.workspace.hadoop_filesystem import HadoopFileSystem
-from reconcile.workspace.workspace import DamagedArtifactError, Inputs, Run, Workspace
+from reconcile.workspace.manifest import DamagedArtifactError, Inputs
+from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace
 from tests.workspace_behaviour import RUN_ID, FileSystemBehaviour, WorkspaceBehaviour
 
 if TYPE_CHECKING:

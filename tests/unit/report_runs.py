@@ -26,7 +26,7 @@ from reconcile.domain.finding import (
 from reconcile.pipeline.handoffs import Quality, Request, Summary
 from reconcile.pipeline.scope import Ids
 from reconcile.quality.suites import Checked
-from reconcile.workspace.artifact import Artifact, Written
+from reconcile.workspace.artifact import Artifact, ArtifactContent
 from reconcile.workspace.filesystem import LocalFileSystem
 from reconcile.workspace.manifest import Inputs, Stage
 from reconcile.workspace.run import Run
@@ -241,11 +241,11 @@ def _parquet(
 ) -> list[dict[str, Any]]:
     listed = list(rows)
 
-    def write(place: str) -> Written:
+    def write(place: str) -> ArtifactContent:
         folder = Path(place) / "data"
         folder.mkdir()
         pq.write_table(pa.Table.from_pylist(listed, schema), folder / "part-0.parquet")
-        return Written("parquet", len(listed), "0" * 64)
+        return ArtifactContent("parquet", len(listed), "0" * 64)
 
     stage: Stage = "audit"
     Artifact(LocalFileSystem(), run.folder, run.id, name).publish(write, inputs, stage, complete=True, notes=())

@@ -25,7 +25,6 @@ from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import not_applied, review
 from reconcile.airflow.submission import arguments, configuration, ids_file, references
-from reconcile.control.alone import alone
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
 from reconcile.domain.plan import Item, LinkPlan, Plan
@@ -36,7 +35,7 @@ from reconcile.pipeline.handoffs import LinkSummary
 from reconcile.pipeline.requests import Wanted, read
 from reconcile.pipeline.stages import IncompleteError, require_read
 from reconcile.quality.gate import unmet
-from reconcile.settings.connections import Cluster
+from reconcile.settings.connections import ClusterConnection
 from reconcile.settings.references import Reference
 from reconcile.settings.settings import Settings, Spark
 from reconcile.spark.session import SparkStartError
@@ -265,7 +264,7 @@ def test_what_may_pass_has_an_exit_code_of_its_own(
 def test_references_to_airflow_are_found() -> None:
     """The connections that settings refer to are those that an application is given."""
     kept = Reference("airflow", "kafka_main", "bootstrap")
-    settings = Settings(connections={"main": Cluster(bootstrap=kept)})
+    settings = Settings(connections={"main": ClusterConnection(bootstrap=kept)})
     assert [kept] == list(references(settings))
 
 
@@ -273,9 +272,9 @@ def test_one_run_of_a_contract_at_a_time(tmp_path: Path) -> None:
     """Another run waits as long as it has patience, and is told who holds the contract."""
     with (
         open_control(Settings(workspace=str(tmp_path))) as control,
-        alone(control, "user-account", "first", 0),
+        control.leases.hold_contract("user-account", "first", 0),
         pytest.raises(LeaseHeldError, match="first on "),
-        alone(control, "user-account", "second", 0),
+        control.leases.hold_contract("user-account", "second", 0),
     ):
         pass
 
@@ -284,8 +283,8 @@ def test_contracts_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """A run of another contract goes on."""
     with (
         open_control(Settings(workspace=str(tmp_path))) as control,
-        alone(control, "user-account", "first", 0),
-        alone(control, "user-balance", "second", 0) as held,
+        control.leases.hold_contract("user-account", "first", 0),
+        control.leases.hold_contract("user-balance", "second", 0) as held,
     ):
         assert not held.lost
 
@@ -293,9 +292,9 @@ def test_contracts_do_not_wait_for_each_other(tmp_path: Path) -> None:
 def test_a_contract_is_free_after_its_run(tmp_path: Path) -> None:
     """Whoever comes next need not wait."""
     with open_control(Settings(workspace=str(tmp_path))) as control:
-        with alone(control, "user-account", "first", 0):
+        with control.leases.hold_contract("user-account", "first", 0):
             pass
-        with alone(control, "user-account", "second", 0) as held:
+        with control.leases.hold_contract("user-account", "second", 0) as held:
             assert not held.lost
 
 

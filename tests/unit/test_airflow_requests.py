@@ -110,7 +110,7 @@ def test_an_id_that_comes_with_another_wish_is_passed_by(
     monkeypatch: pytest.MonkeyPatch, control: ControlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is told, and the others go on."""
-    control.request("r-1", "user-account", ["other"])
+    control.requests.queue("r-1", "user-account", ["other"])
     topic = Topic(monkeypatch, value("r-1"), value("r-2"))
     with caplog.at_level(logging.WARNING):
         assert ["r-1", "r-2"] == claimed("run")
@@ -123,7 +123,7 @@ def test_what_is_not_kept_does_not_count_as_read(
     monkeypatch: pytest.MonkeyPatch, control: ControlStore, error: ReconcileError
 ) -> None:
     """Where the control store refuses or does not answer, the record is there next time; what was kept is claimed."""
-    control.request("before", "user-account")
+    control.requests.queue("before", "user-account")
     topic = Topic(monkeypatch, value("r-1"), value("r-2"))
 
     def keep(_: ControlStore, wanted: Wanted) -> None:
@@ -138,10 +138,10 @@ def test_a_cleared_run_claims_its_own_again(monkeypatch: pytest.MonkeyPatch, con
     """Also where the first of its requests are done, and nothing else waits."""
     Topic(monkeypatch)
     for each in ("r-1", "r-2", "r-3"):
-        control.request(each, "user-account")
+        control.requests.queue(each, "user-account")
     assert ["r-1", "r-2", "r-3"] == claimed("run")
-    control.finish("r-1", "done")
-    control.finish("r-2", "done")
+    control.requests.finish("r-1", "done")
+    control.requests.finish("r-2", "done")
     assert ["r-3"] == claimed("run")
     assert [] == claimed("another")
 
@@ -150,7 +150,7 @@ def test_a_run_takes_on_so_many_at_most(monkeypatch: pytest.MonkeyPatch, control
     """The next one takes on the rest, and each is run by one."""
     Topic(monkeypatch)
     for number in range(claims.MOST + 3):
-        control.request(f"r-{number:02}", "user-account")
+        control.requests.queue(f"r-{number:02}", "user-account")
     assert (claims.MOST, 3) == (len(claimed("first")), len(claimed("second")))
 
 
@@ -158,7 +158,7 @@ def test_a_request_of_no_contract_is_done(monkeypatch: pytest.MonkeyPatch, contr
     """Nobody could ever run it."""
     Topic(monkeypatch, Wanted("r-1", "gone").value(), value("r-2"))
     assert ["r-2"] == claimed("run")
-    assert ("done", None) == ((known := control.request_of("r-1")).state, known.run_id)
+    assert ("done", None) == ((known := control.requests.find("r-1")).state, known.run_id)
 
 
 @pytest.mark.parametrize(("complete", "state"), [(None, "running"), (False, "running"), (True, "done")])
@@ -172,7 +172,7 @@ def test_a_request_is_done_once_everything_was_read(
     if complete is not None:
         run.publish(summary(), run.inputs("digest"), complete=complete)
     assert (state == "done") == claims.finished(asked)
-    known = control.request_of("r-1")
+    known = control.requests.find("r-1")
     assert (state, asked.run_id if complete else None) == (known.state, known.run_id)
 
 
@@ -181,7 +181,7 @@ def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     Topic(monkeypatch)
     sent: list[Wanted] = []
     monkeypatch.setattr(import_module("reconcile.cli.request"), "_sent", lambda *given: sent.append(given[-1]))
-    control.request("r-1", "user-account", ["b", "a"], apply=True)
+    control.requests.queue("r-1", "user-account", ["b", "a"], apply=True)
     first = claims.claimed("on_request", "deleted")
     assert [] == claimed("next")
     assert (0, "r-1\n") == _invoked(tmp_path, "--request-id", "r-1", "--again")
@@ -202,9 +202,9 @@ def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_what_cannot_be_given_back(tmp_path: Path, control: ControlStore, arguments: list[str], told: str) -> None:
     """It is refused with the reason."""
-    control.request("r-1", "user-account")
-    control.finish("r-1", "x")
-    control.request("r-2", "user-balance")
+    control.requests.queue("r-1", "user-account")
+    control.requests.finish("r-1", "x")
+    control.requests.queue("r-2", "user-balance")
     code, said = _invoked(tmp_path, *arguments)
     assert code
     assert told in said

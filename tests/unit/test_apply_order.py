@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from reconcile.contract.model import Contract
-from reconcile.control.correction_state import Correction, State
+from reconcile.control.corrections import CorrectionRecord, CorrectionState
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
 from reconcile.domain.plan import LinkPlan, Plan
@@ -29,11 +29,14 @@ SEARCH = LOGIN.replaced(
 class Control:
     """A control store in which login's correction stands in partition 4."""
 
-    def lease(self, *_: Any, **__: Any) -> Any:
+    def __init__(self) -> None:
+        self.leases = self.corrections = self
+
+    def hold(self, *_: Any, **__: Any) -> Any:
         return nullcontext()
 
-    def corrections(self, link: str, _run: str) -> list[Correction]:
-        return [replace(emitted("c-1", State.EMITTED, 7), partition=4)] if link == LOGIN.link else []
+    def of_run(self, link: str, _run: str) -> list[CorrectionRecord]:
+        return [replace(emitted("c-1", CorrectionState.EMITTED, 7), partition=4)] if link == LOGIN.link else []
 
 
 def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:

@@ -10,7 +10,8 @@ from reconcile.contract.model import load_contract
 from reconcile.pipeline.audit import audit
 from reconcile.pipeline.job import Job
 from reconcile.settings.settings import Settings
-from reconcile.workspace.workspace import ChangedInputsError, Workspace
+from reconcile.workspace.manifest import ChangedInputsError
+from reconcile.workspace.workspace import Workspace
 from tests.unit.handoffs import gathered
 from tests.unit.report_runs import CONTRACT, contract_file
 

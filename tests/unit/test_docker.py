@@ -52,7 +52,7 @@ def test_the_settings_are_valid(tmp_path: Path) -> None:
     settings = load_settings(DOCKER / "reconcile.yaml")
     references = re.findall(r"env:(\w+)", (DOCKER / "reconcile.yaml").read_text("utf-8"))
     assert set(references) <= COMPOSE["services"]["reconcile"]["environment"].keys()
-    assert "Cluster" == type(settings.connection("main")).__name__
+    assert "ClusterConnection" == type(settings.connection("main")).__name__
 
 
 def test_the_topics_are_the_labs() -> None:

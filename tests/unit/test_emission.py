@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.control.correction_state import Intent
+from reconcile.control.corrections import Intent
 from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
 from reconcile.errors import RefusedError
@@ -163,7 +163,7 @@ def given(*corrections: Correction) -> Outcome:
 def test_nothing_to_emit_is_no_error(tmp_path: Path) -> None:
     """Where no earlier attempt was given anything either, no cluster is asked."""
     link = "user-account/login"
-    with open_control(Settings(workspace=str(tmp_path))) as control, control.lease(link, "me", MINUTE) as held:
+    with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(link, "me", MINUTE) as held:
         found = emit([], topic="t", link=link, run_id=RUN, cluster={}, control=control, held=held, newer=newer)
     assert Outcome() == found
 
@@ -174,9 +174,9 @@ def test_what_this_attempt_was_not_given_is_looked_for_from_the_plans_fence(
 ) -> None:
     """And not in all of the log, which may be large."""
     link = "user-account/login"
-    with open_control(Settings(workspace=str(tmp_path))) as control, control.lease(link, "me", MINUTE) as held:
-        control.begin_run(RUN, "user-account", "c" * 64)
-        control.intend(held.require(), [Intent("c9", link, "a", 3, 0, RUN)])
+    with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(link, "me", MINUTE) as held:
+        control.runs.begin(RUN, "user-account", "c" * 64)
+        control.corrections.intend(held.require(), [Intent("c9", link, "a", 3, 0, RUN)])
         emission = _Emission([], link, RUN, control, held, lambda _: None)
         assert {0: start} == emission.starts(since)
 

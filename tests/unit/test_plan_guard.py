@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from reconcile.contract.model import Contract, Topic
-from reconcile.control.correction_state import Correction as Intended
-from reconcile.control.correction_state import State
+from reconcile.control.corrections import CorrectionRecord, CorrectionState
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Correction, key_digest
 from reconcile.domain.plan import Item, LinkPlan
@@ -147,48 +146,55 @@ def outcome(item: Item, source: Row | None, copy: Row | None, guard: str = "none
 
 def test_a_copy_that_agrees_has_converged() -> None:
     """The fields that a correction brings are equal."""
-    assert (State.CONVERGED, "") == outcome(ITEM, Row(NEW, 5), Row(NEW, 5))
+    assert (CorrectionState.CONVERGED, "") == outcome(ITEM, Row(NEW, 5), Row(NEW, 5))
 
 
 def test_a_source_that_moved_on_supersedes_a_correction() -> None:
     """If the copy follows; one that does not agree is not repaired, and is looked at again."""
     follows, has_yet_to = (outcome(ITEM, Row(NEW, 6), Row(copy, 5)) for copy in (NEW, OLD))
-    assert (State.SUPERSEDED, State.UNVERIFIED) == (follows[0], has_yet_to[0])
+    assert (CorrectionState.SUPERSEDED, CorrectionState.UNVERIFIED) == (follows[0], has_yet_to[0])
     assert (follows[1].endswith("the copy follows"), has_yet_to[1].endswith("has yet to follow")) == (True, True)
 
 
 def test_a_copy_that_compares_versions_has_refused() -> None:
     """A foreign write at the same version: the consumer ignored the correction, and the reason says so."""
     found, why = outcome(ITEM, Row(NEW, 5), Row(OLD, 5), "newer")
-    assert (State.REFUSED, True) == (found, "its copy is at version 5, the correction at 5" in why)
+    assert (CorrectionState.REFUSED, True) == (found, "its copy is at version 5, the correction at 5" in why)
 
 
 def test_a_copy_that_differs_all_the_same_has_refused() -> None:
     """The fields are named, and no value is."""
     found, why = outcome(ITEM, Row(NEW, 5), Row(OLD, 5))
-    assert (State.REFUSED, True, False) == (found, "differs in email" in why, "old" in why)
+    assert (CorrectionState.REFUSED, True, False) == (found, "differs in email" in why, "old" in why)
 
 
 def test_a_deletion_converges_where_the_row_is_gone() -> None:
     """And is refused where it is still there."""
-    assert (State.CONVERGED, State.REFUSED) == (outcome(GONE, None, None)[0], outcome(GONE, None, Row(OLD))[0])
+    assert (CorrectionState.CONVERGED, CorrectionState.REFUSED) == (
+        outcome(GONE, None, None)[0],
+        outcome(GONE, None, Row(OLD))[0],
+    )
 
 
 def test_a_deletion_is_superseded_by_a_row_that_came_back() -> None:
     """The source has it again, and the copy agrees with it; until then nobody knows."""
     found = [outcome(GONE, Row(NEW, 9), copy)[0] for copy in (Row(NEW, 9), Row(OLD, 5), None)]
-    assert [State.SUPERSEDED, State.UNVERIFIED, State.UNVERIFIED] == found
+    assert [CorrectionState.SUPERSEDED, CorrectionState.UNVERIFIED, CorrectionState.UNVERIFIED] == found
 
 
 def test_a_row_that_the_source_lost_since_is_superseded() -> None:
     """Once the copy has lost it too."""
-    assert [State.SUPERSEDED, State.UNVERIFIED] == [outcome(ITEM, None, copy)[0] for copy in (None, Row(OLD, 5))]
+    assert [CorrectionState.SUPERSEDED, CorrectionState.UNVERIFIED] == [
+        outcome(ITEM, None, copy)[0] for copy in (None, Row(OLD, 5))
+    ]
 
 
-def emitted(id_: str, state: State, offset: int | None) -> Intended:
+def emitted(id_: str, state: CorrectionState, offset: int | None) -> CorrectionRecord:
     """Give a record as the control store knows it."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    return Intended(id_, "l", "u-1", 5, 0, "run-1", state, offset, "a newer event" if offset is None else None, at, at)
+    return CorrectionRecord(
+        id_, "l", "u-1", 5, 0, "run-1", state, offset, "a newer event" if offset is None else None, at, at
+    )
 
 
 def test_what_an_earlier_attempt_emitted_was_not_dropped() -> None:
@@ -197,7 +203,7 @@ def test_what_an_earlier_attempt_emitted_was_not_dropped() -> None:
         link="l", consumer="c", group="g", topic="t", topic_id="id", partitions=1,
         partitioner=(), since={}, readers=(), approval=True,
     )  # fmt: skip
-    records = [emitted("c-1", State.EMITTED, 7), emitted("c-2", State.DROPPED, None)]
+    records = [emitted("c-1", CorrectionState.EMITTED, 7), emitted("c-2", CorrectionState.DROPPED, None)]
     told = became(link, records, {"c-1": "moved on", "c-3": "moved on"})
     assert [("c-1", 7)] == [(each.correction_id, each.offset) for each in told.emitted]
     dropped = [(each.correction_id, each.reason) for each in told.dropped]

@@ -8,7 +8,6 @@ import psycopg2.extensions
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy.engine import make_url
 
 from reconcile.settings.urls import PostgresUrl, parse
 
@@ -97,15 +96,14 @@ words = st.text(
 
 
 @given(words, words, words)
-def test_sqlalchemy_and_libpq_read_the_same(user: str, password: str, database: str) -> None:
-    """Both drivers' own parsers get back what was meant, whatever the characters."""
+def test_libpq_reads_what_was_meant(user: str, password: str, database: str) -> None:
+    """The driver's own parser gets it back, whatever the characters."""
     if "/" in database:
         database = database.replace("/", "-")
     url = parse(f"postgresql://{quote(user, safe='')}:{quote(password, safe='')}@h:1/{quote(database, safe='')}")
-    read = make_url(url.sqlalchemy())
-    assert (read.username, read.password, read.host, read.port, read.database) == (user, password, "h", 1, database)
     dsn = psycopg2.extensions.make_dsn(**url.libpq())
-    assert psycopg2.extensions.parse_dsn(dsn)["password"] == password
+    expected = {"user": user, "password": password, "host": "h", "port": "1", "dbname": database}
+    assert psycopg2.extensions.parse_dsn(dsn) == expected
 
 
 @given(st.text(max_size=40))

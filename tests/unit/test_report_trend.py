@@ -9,10 +9,10 @@ import pytest
 
 from reconcile.control.findings import Sighting
 from reconcile.control.runs import LinkFigures
-from reconcile.control.store import FILE, open_control
+from reconcile.control.store import open_control
 from reconcile.pipeline.result import report_of
 from reconcile.pipeline.trend import sparkline, trends
-from reconcile.settings.settings import Settings
+from reconcile.settings.settings import CONTROL_FILE, Settings
 from tests.unit.report_runs import AT, LINK, finding, made_run
 
 
@@ -26,7 +26,7 @@ def test_past_runs_of_the_workspace_are_enough(tmp_path: Path) -> None:
         (each.link, [(point.run_id, point.drifted) for point in each.points]) for each in told
     ]
     assert () == notes
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / CONTROL_FILE).exists()
 
 
 def test_a_past_run_does_not_know_what_came_after_it(tmp_path: Path) -> None:
@@ -59,10 +59,10 @@ def test_the_control_store_adds_runs_that_are_gone_and_what_changed(tmp_path: Pa
     settings = Settings(workspace=str(tmp_path))
     with open_control(settings) as control:
         for run_id in ("r0", "r1"):
-            control.begin_run(run_id, "user-account", "0" * 64)
-            control.record_findings(run_id, LINK, [Sighting("u1", "changed", "skipped")], complete=True)
+            control.runs.begin(run_id, "user-account", "0" * 64)
+            control.findings.record(run_id, LINK, [Sighting("u1", "changed", "skipped")], complete=True)
             figures = LinkFigures(LINK, True, 1000, 998, 2, {"skipped": 2}, {"changed": 1, "latent": 1}, 0)
-            control.end_run(run_id, "audit", complete=True, exit_code=1, links=[figures])
+            control.runs.end(run_id, complete=True, exit_code=1, links=[figures])
     told, _ = trends(place, settings, "user-account")
     assert [("r0", 1, 1), ("r1", 1, 0)] == [(each.run_id, each.drifted, each.opened) for each in told[0].points]
 
@@ -73,8 +73,8 @@ def test_a_finding_says_what_earlier_runs_knew_of_it(tmp_path: Path) -> None:
     settings = Settings(workspace=str(tmp_path))
     with open_control(settings) as control:
         for run_id in ("r0", "r1"):
-            control.begin_run(run_id, "user-account", "0" * 64)
-            control.record_findings(run_id, LINK, [Sighting("u1", "changed", "skipped")], complete=True)
+            control.runs.begin(run_id, "user-account", "0" * 64)
+            control.findings.record(run_id, LINK, [Sighting("u1", "changed", "skipped")], complete=True)
     known = report_of(run, place, settings).shown[0].known
     assert known is not None
     assert ("r0", 1, 0) == (known.first_seen_run, known.recurrences, known.returned)

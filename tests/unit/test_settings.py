@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from reconcile.config.yamlfile import UNKNOWN_TAG
 from reconcile.errors import InvalidFileError, SecretError
-from reconcile.settings.connections import Cluster, Folder, JdbcUrl, Registry, SqliteFile, Store
+from reconcile.settings.connections import ClusterConnection, Folder, JdbcUrl, Registry, SqliteFile, Store
 from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
 from reconcile.settings.urls import PostgresUrl
 
@@ -47,7 +47,14 @@ def test_the_documented_example_is_valid(tmp_path: Path) -> None:
     assert example is not None
     loaded = settings(tmp_path, example.group(1))
     kinds = {name: type(connection) for name, connection in loaded.connections.items()}
-    expected = {"user-db": Store, "login-db": Store, "crm": Store, "main": Cluster, "lake": Folder, "schemas": Registry}
+    expected = {
+        "user-db": Store,
+        "login-db": Store,
+        "crm": Store,
+        "main": ClusterConnection,
+        "lake": Folder,
+        "schemas": Registry,
+    }
     assert kinds == expected
 
 
@@ -141,7 +148,7 @@ def test_a_cluster_gives_what_librdkafka_wants(tmp_path: Path) -> None:
     """Bootstrap servers and security come under librdkafka's names, secrets resolved."""
     text = "connections: {k: {bootstrap: 'a:1', security: {security.protocol: SASL_SSL, sasl.password: env:P}}}"
     cluster = settings(tmp_path, text).connection("k")
-    assert isinstance(cluster, Cluster)
+    assert isinstance(cluster, ClusterConnection)
     expected = {"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL", "sasl.password": "s3"}
     assert cluster.resolve({"P": "s3"}) == expected
 

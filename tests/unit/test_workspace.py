@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from reconcile.errors import RefusedError
 from reconcile.workspace.filesystem import FileSystem, LocalFileSystem
-from reconcile.workspace.workspace import Inputs, InvalidRunIdError, Workspace, new_run_id
+from reconcile.workspace.manifest import Inputs
+from reconcile.workspace.run_id import InvalidRunIdError, new_run_id
+from reconcile.workspace.workspace import Workspace
 from tests.workspace_behaviour import RUN_ID, FileSystemBehaviour, WorkspaceBehaviour
 
 NOON = datetime(2026, 11, 18, 14, 30, 5, tzinfo=UTC)

@@ -74,7 +74,7 @@ def read(
     contract: Contract,
     consumer: Consumer,
     cluster: Cluster,
-    connection: connections.Cluster,
+    connection: connections.ClusterConnection,
     store: HistoryStore,
     avro: AvroSchema | None,
 ) -> list[FailureLog]:

@@ -26,10 +26,12 @@ from reconcile.gather.stores.store_check import Mismatches, relation
 from reconcile.gather.stores.store_session import StoreSession
 from reconcile.kafka.client import ClusterUnreachableError
 from reconcile.kafka.cluster import Cluster, GroupStanding, Offsets, TopicStanding
-from reconcile.settings.connections import Cluster as ClusterConnection
-from reconcile.settings.connections import Connection, Folder, Store
+from reconcile.settings.connections import ClusterConnection, Connection, Folder, Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
+
+_LINK_UNREADABLE = (UnreachableError, RefusedError)
+"""What keeps one link from being read, and not the others."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,14 @@ class _Opening:
         consumer = self.contract.consumers[index]
         if address is None:
             return _Copy(consumer, None, None)
-        with self._noting(consumer):
+        try:
             session = self.stack.enter_context(store_session.connect(consumer.store, address))
             with session.looking_around():
                 types = store_check.consumer_types(session, self.contract, index, self._mismatches)
-            return _Copy(consumer, session, types)
-        return None
+        except _LINK_UNREADABLE as error:
+            self._leave_out(consumer, error)
+            return None
+        return _Copy(consumer, session, types)
 
     def _source_fence(self, session: StoreSession | None, types: Layout[str] | None) -> SourceFence:
         source = self.contract.source
@@ -205,12 +209,14 @@ class _Opening:
         while waiting:
             still = []
             for link in waiting:
-                with self._noting(link.copy.consumer):
+                try:
                     if link.settling.over():
                         link.cut()
                         reached.append(link)
                     else:
                         still.append(link)
+                except _LINK_UNREADABLE as error:
+                    self._leave_out(link.copy.consumer, error)
             waiting = still
             if waiting:
                 time.sleep(POLL_EVERY)
@@ -233,28 +239,27 @@ class _Opening:
 
     def _consumer_fence(self, link: _Link, partitions: tuple[PartitionPlace, ...]) -> ConsumerFence | None:
         copy, consumer = link.copy, link.copy.consumer
-        with self._noting(consumer):
-            places = group_places(partitions, copy.before, copy.after, link.settling.next_records(copy.before))
-            return ConsumerFence(
-                link.settling.link,
-                consumer.name,
-                consumer.store,
-                copy.session.snapshot if copy.session else None,
-                copy.types,
-                copy.rows,
-                link.group,
-                places,
-                is_settled(places),
-                round(link.settling.waited, 3),
-            )
-        return None
-
-    @contextmanager
-    def _noting(self, consumer: Consumer) -> Iterator[None]:
         try:
-            yield
-        except (UnreachableError, RefusedError) as error:
-            self._unread.append(Unread.because(self.contract.link(consumer), consumer.name, error))
+            places = group_places(partitions, copy.before, copy.after, link.settling.next_records(copy.before))
+        except _LINK_UNREADABLE as error:
+            self._leave_out(consumer, error)
+            return None
+        return ConsumerFence(
+            link.settling.link,
+            consumer.name,
+            consumer.store,
+            copy.session.snapshot if copy.session else None,
+            copy.types,
+            copy.rows,
+            link.group,
+            places,
+            is_settled(places),
+            round(link.settling.waited, 3),
+        )
+
+    def _leave_out(self, consumer: Consumer, error: ReconcileError) -> None:
+        """List a link that cannot be read, for the others are read all the same; the run is incomplete then."""
+        self._unread.append(Unread.because(self.contract.link(consumer), consumer.name, error))
 
 
 class _Link:

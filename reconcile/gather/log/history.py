@@ -91,7 +91,7 @@ class History:
 def extend(
     spark: SparkSession,
     topic: Topic,
-    connection: connections.Cluster,
+    connection: connections.ClusterConnection,
     until: Mapping[int, int],
     store: HistoryStore,
     *,

@@ -14,7 +14,7 @@ from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_store import HistoryStore
 from reconcile.kafka import cluster as live
 from reconcile.lab.services.offsets import admin_client
-from reconcile.settings.connections import Cluster
+from reconcile.settings.connections import ClusterConnection
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -41,9 +41,9 @@ class LogWorld:
         return Topic.model_validate({**said, **self.options})
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterConnection:
         """The contract's cluster."""
-        return Cluster.model_validate({"bootstrap": self.bootstrap})
+        return ClusterConnection.model_validate({"bootstrap": self.bootstrap})
 
     @property
     def admin(self) -> Any:

@@ -22,7 +22,7 @@ from tests.integration.history.log_world import LogWorld, event, until
 KILLED = """
 import sys, time
 from pyspark.sql import functions as f
-from reconcile.settings.connections import Cluster
+from reconcile.settings.connections import ClusterConnection
 from reconcile.contract.model import Topic
 from reconcile.workspace.filesystem import LocalFileSystem
 from reconcile.gather.log import history, history_store, records
@@ -40,7 +40,7 @@ topic = Topic.model_validate({"cluster": "main", "name": name, "version": "$.ver
 with session(Settings(spark=Spark(master="local[2]")), "killed") as spark:
     store = history_store.HistoryStore(LocalFileSystem(), root)
     until = dict(enumerate(map(int, ends.split(","))))
-    history.extend(spark, topic, Cluster.model_validate({"bootstrap": bootstrap}), until, store)
+    history.extend(spark, topic, ClusterConnection.model_validate({"bootstrap": bootstrap}), until, store)
 """
 REACHED = {"writing": "_temporary/**/*.parquet", "written": "_SUCCESS"}
 
