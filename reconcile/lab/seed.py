@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reconcile.errors import RefusedError
 from reconcile.lab import past
 from reconcile.lab.folder import Lab
-from reconcile.lab.services.consumer import Group
+from reconcile.lab.services import offsets
 from reconcile.lab.services.copies import SERVICES
 from reconcile.lab.services.database import connected
 from reconcile.lab.world import require_running
@@ -56,8 +56,9 @@ def seed(lab: Lab, aggregates: int, number: int, progress: Callable[[int], None]
                 for child in multiprocessing.active_children():
                     child.terminate()
                 raise
-        for service in SERVICES:
-            Group(lab.bootstrap, service.group, service.topic).commit()
+        admin = offsets.admin_client(lab.bootstrap)
+        for service in SERVICES:  # whose copies hold all that these topics do: nobody else has written yet
+            offsets.commit(lab.bootstrap, service.group, service.topic, offsets.ends(admin, service.topic))
         for database in ("user", "login", "billing", "activity"):
             with connected(lab.url(database), autocommit=True) as cursor:
                 cursor.execute("analyze")

@@ -140,10 +140,11 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 def _unread(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
     """Give what the keepers have not read, up to where the topic ends now; each is committed when the next is asked."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     settings = {
         **cluster, "group.id": KEEPERS, "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0,
+        "enable.partition.eof": True,
     }  # fmt: skip
     try:
         with closing(Consumer(settings)) as consumer:
@@ -163,15 +164,18 @@ def _unread(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
                     if time.monotonic() > deadline:
                         raise UnreachableError(f"{topic} does not give what stands in it; try again")
                     continue
-                if message.error():
-                    raise UnreachableError(f"{topic} cannot be read: {message.error()}")
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise UnreachableError(f"{topic} cannot be read: {error}")
                 deadline = time.monotonic() + _SECONDS
                 partition, offset = message.partition(), message.offset()
                 assert partition is not None
                 assert offset is not None
-                yield message
-                consumer.commit(offsets=[TopicPartition(topic, partition, offset + 1)], asynchronous=False)
-                if offset + 1 >= left[partition]:
+                if error is None:
+                    yield message
+                    consumer.commit(offsets=[TopicPartition(topic, partition, offset + 1)], asynchronous=False)
+                # The last offset may be that of a marker, which is never given.
+                if error is not None or offset + 1 >= left[partition]:
                     del left[partition]
                     consumer.incremental_unassign([TopicPartition(topic, partition)])
     except KafkaException as error:

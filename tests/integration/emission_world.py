@@ -152,7 +152,7 @@ class Topic:
         )
 
     def read(self) -> list[Message]:
-        """Give all committed records as a plain consumer sees them, partition by partition."""
+        """Give all committed records as a plain consumer sees them, once what stands in it now is decided."""
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         options: dict[str, Any] = {
@@ -164,18 +164,18 @@ class Topic:
             "fetch.wait.max.ms": 10,
         }
         found: list[Message] = []
-        going = {number for number, end in self.ends().items() if end}
+        going = {number: end for number, end in self.ends().items() if end}
         with closing(Consumer(options)) as consumer:
             consumer.assign([TopicPartition(self.name, number, 0) for number in going])
             while going:
                 message = consumer.poll(PATIENCE)
-                assert message is not None, f"partitions {going} of {self.name} gave nothing"
+                assert message is not None, f"partitions {[*going]} of {self.name} gave nothing"
                 if (error := message.error()) is None:
                     found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    going.discard(message.partition() or 0)
-                else:
+                elif error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
+                elif (message.offset() or 0) >= going.get(message.partition() or 0, 0):
+                    going.pop(message.partition() or 0, None)
         return sorted(found, key=lambda each: (each.partition(), each.offset()))
 
     def produce(self, *records: tuple[str, int], partition: int | None = None) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconcile.errors import RefusedError
+from reconcile.errors import RefusedError, UnreachableError
 from reconcile.lab import faults, truth
+from reconcile.lab.faults.stage import Stage
 from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
-from reconcile.lab.services.copies import SERVICES
+from reconcile.lab.services.consumer import Group
+from reconcile.lab.services.copies import LOGIN, SERVICES
 from reconcile.lab.services.database import connect
+from reconcile.lab.services.relay import Relay, producer
 from reconcile.lab.traffic import _change, traffic
 from tests.integration.worlds import seeded_world
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 COUNT = 2
 
@@ -60,6 +67,59 @@ def test_traffic_publishes_what_was_under_way_at_its_end(fresh: Lab, monkeypatch
     seen = traffic(fresh, rate=2, seconds=0.2)
     assert [(0,)] == rows(fresh, "user", "select count(*) from outbox where published_at is null")
     assert seen.changes <= seen.published
+
+
+@contextmanager
+def stage_of(lab: Lab) -> Iterator[Stage]:
+    """Let the services do something."""
+    with ExitStack() as stack:
+        yield Stage(lab, random.Random(1), stack)  # noqa: S311
+
+
+def renamed_in_a_transaction(stage: Stage) -> Producer:
+    """Rename somebody, and publish it in a transaction that stays open."""
+    sender = producer(stage.lab.bootstrap, **{"transactional.id": "renamed"})
+    sender.init_transactions(30)
+    sender.begin_transaction()
+    (person,) = stage.people(1)
+    stage.user.rename(person.user_id, stage.first_name(person.first_name))
+    Relay(stage.database("user"), sender).run()
+    return sender
+
+
+def test_what_cannot_be_read_yet_is_not_skipped(fresh: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers wait for records of an open transaction, and apply them once it is committed."""
+    with stage_of(fresh) as stage:
+        sender = renamed_in_a_transaction(stage)
+        with monkeypatch.context() as patched:
+            patched.setattr("reconcile.lab.services.consumer._PATIENCE", 1.0)
+            with pytest.raises(UnreachableError, match="a transaction may be open"):
+                stage.consume(LOGIN)
+        sender.commit_transaction(30)
+        stage.consume(LOGIN)
+    assert {} == differences(fresh)
+
+
+def test_what_came_after_the_reading_is_not_committed(fresh: Lab) -> None:
+    """A group commits what it has read, whatever has arrived since."""
+    group = Group(fresh.bootstrap, "reads-before-it-commits", LOGIN.topic)
+    with stage_of(fresh) as stage:
+        group.unread()
+        (person,) = stage.people(1)
+        event = stage.user.rename(person.user_id, stage.first_name(person.first_name))
+        stage.publish()
+        group.commit()
+        stage.settle()
+    assert [event.event_id] == [record.event_id for record in group.unread()]
+
+
+def test_traffic_drains_a_topic_that_ends_with_a_marker(fresh: Lab) -> None:
+    """The marker that ends a transaction takes an offset, and nobody is waited for to apply it."""
+    with stage_of(fresh) as stage:
+        renamed_in_a_transaction(stage).commit_transaction(30)
+    seen = traffic(fresh, rate=1, seconds=0.1)
+    assert seen.drained
+    assert {} == differences(fresh)
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,8 @@ class World:
         return job, pipeline.plan(job)
 
     def ends(self, topic: str = ACCOUNT) -> dict[int, int]:
-        """Give where a topic ends."""
+        """Give where a topic ends, once what stands in it is decided: markers take offsets, and come after a commit."""
+        self.records(topic)
         return offsets.ends(offsets.admin_client(self.lab.bootstrap), topic)
 
     def records(self, topic: str = ACCOUNT) -> list[Record]:

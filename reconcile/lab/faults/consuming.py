@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 
 from reconcile.lab.faults.stage import STRUCK, Stage, ids, only
 from reconcile.lab.services import offsets
-from reconcile.lab.services.consumer import DatabaseTimeoutError, Group, UnreadableError, apply_all
+from reconcile.lab.services.consumer import DatabaseTimeoutError, UnreadableError, apply_all
 from reconcile.lab.services.copies import ACTIVITY, BILLING, LOGIN
 from reconcile.lab.services.user import ACCOUNT_TOPIC, BALANCE_TOPIC
 
@@ -57,7 +57,8 @@ def commit_before_process(stage: Stage, count: int) -> None:
     for person in people:
         stage.user.top_up(person.user_id, _amount(stage))
     stage.publish()
-    Group(stage.lab.bootstrap, BILLING.group, BILLING.topic).commit(but=(STRUCK,))
+    group, _ = stage.polled(BILLING)
+    group.commit()
     stage.tell(BILLING, ids(people), "changed", "skipped", "log_to_consumer", ["balance"])
 
 
@@ -70,9 +71,7 @@ def crash_before_commit(stage: Stage, count: int) -> None:
         records.append(stage.user.sign_in(person.user_id))
     stage.publish()
     for service in (BILLING, ACTIVITY):
-        unread = Group(stage.lab.bootstrap, service.group, service.topic).unread(
-            but=(STRUCK,) if service is BILLING else ()
-        )
+        _, unread = stage.polled(service)
         apply_all(service, stage.database(service.name), unread)
         stage.consume(service)
     stage.tell(BILLING, ids(people), "changed", "duplicate_applied", "log_to_consumer", ["balance"])
@@ -97,8 +96,8 @@ def retention_cut(stage: Stage, count: int) -> None:
     stage.publish()
     stage.consume(LOGIN, only(failing, DatabaseTimeoutError))
     admin = offsets.admin_client(stage.lab.bootstrap)
-    end = offsets.ends(admin, ACCOUNT_TOPIC)[STRUCK]
-    for future in admin.delete_records([TopicPartition(ACCOUNT_TOPIC, STRUCK, end)]).values():
+    read = offsets.committed(admin, LOGIN.group, ACCOUNT_TOPIC)[STRUCK]
+    for future in admin.delete_records([TopicPartition(ACCOUNT_TOPIC, STRUCK, read)]).values():
         future.result(30)
     stage.tell(LOGIN, ids(people), "changed", "expired", None, ["email"])
 

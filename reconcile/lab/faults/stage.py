@@ -158,11 +158,14 @@ class Stage:
         tries: int = 1,
     ) -> None:
         """Let a service consume all that is there; `arrange` lets some partitions run ahead of others."""
+        group, unread = self.polled(service)
+        apply_all(service, self.database(service.name), sorted(unread, key=arrange), trouble, on_failure, tries)
+        group.commit()
+
+    def polled(self, service: Service) -> tuple[Group, list[Record]]:
+        """Let a service read all that is there; what it does with that, and whether it commits it, is to follow."""
         group = Group(self.lab.bootstrap, service.group, service.topic)
-        but = _struck(service)
-        records = sorted(group.unread(but), key=arrange)
-        apply_all(service, self.database(service.name), records, trouble, on_failure, tries)
-        group.commit(but)
+        return group, group.unread(but=(STRUCK,) if service is BILLING else ())
 
     def settle(self) -> None:
         """Publish and consume whatever is left, as on a good day."""
@@ -196,7 +199,3 @@ def only(events: Iterable[Event], failure: Callable[[], Exception]) -> Trouble:
 def ids(people: Iterable[Person]) -> list[str]:
     """Give their ids."""
     return [person.user_id for person in people]
-
-
-def _struck(service: Service) -> tuple[int, ...]:
-    return (STRUCK,) if service is BILLING else ()

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reconcile.errors import UnreachableError
 from reconcile.lab.services import offsets, parking
 from reconcile.lab.services.copies import LOGIN, Record, Service
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 Trouble = Callable[[Record], Exception | None]
 OnFailure = Callable[[Record, Exception], None]
+
+_PATIENCE = 90.0
+"""Longer than the cluster lets a transaction stand open of which it hears nothing more."""
 
 
 class DatabaseTimeoutError(Exception):
@@ -110,43 +114,56 @@ def login_stash(database: connection, sender: Producer) -> Stash:
 
 
 class Group:
-    """A group's place in a topic, kept by the broker: what it has not read yet, and how far it committed."""
+    """A group's place in a topic, kept by the broker: what it has not committed yet, and how far it has read."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._bootstrap = bootstrap
         self._group = group
         self._topic = topic
+        self._read: dict[int, int] = {}
 
     def unread(self, but: Sequence[int] = ()) -> list[Record]:
-        """Give what the group has not committed, partition by partition, all but some."""
+        """Read what the group has not committed, partition by partition, all but some, up to where they end now.
+
+        A commit returns before what it decided can be read: what stands in a transaction is waited for.
+        """
         from confluent_kafka import KafkaError, TopicPartition
 
         places = offsets.unread(offsets.admin_client(self._bootstrap), self._group, self._topic)
         going = {number for number in places if number not in but}
         found: list[Record] = []
+        read: dict[int, int] = {}
+        self._read = {}
         if not going:
             return found
         with closing(self._consumer()) as consumer:
             consumer.assign([TopicPartition(self._topic, number, places[number][0]) for number in going])
             while going:
-                message = consumer.poll(30)
+                message = consumer.poll(_PATIENCE)
                 if message is None:
-                    raise TimeoutError(
-                        f"{self._topic} gave nothing for 30 s; partitions not read to their end: {going}"
+                    raise UnreachableError(
+                        f"{self._topic} gave nothing for {_PATIENCE:.0f} s; partitions not read to their end:"
+                        f" {sorted(going)}; a transaction may be open in them"
                     )
-                if (error := message.error()) is None:
-                    found.append(parking.received(message))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    going.discard(message.partition() or 0)
-                else:
+                partition, error = message.partition() or 0, message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise RuntimeError(str(error))
+                if partition not in going:
+                    continue
+                if error is None:
+                    found.append(parking.received(message))
+                    continue
+                # Where readers of committed records stop for now: past all markers, and perhaps before the end.
+                read[partition] = message.offset() or 0
+                if read[partition] >= places[partition][1]:
+                    going.discard(partition)
+        self._read = read
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    def commit(self, but: Sequence[int] = ()) -> None:
-        """Commit the end of each partition, all but some."""
-        ends = offsets.ends(offsets.admin_client(self._bootstrap), self._topic)
-        places = {number: end for number, end in ends.items() if number not in but}
-        offsets.commit(self._bootstrap, self._group, self._topic, places)
+    def commit(self) -> None:
+        """Commit what was read, and no more: what has arrived since is still to come."""
+        if self._read:
+            offsets.commit(self._bootstrap, self._group, self._topic, self._read)
 
     def _consumer(self) -> Consumer:
         from confluent_kafka import Consumer

@@ -38,6 +38,7 @@ class Member:
                 "group.id": service.group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
                 "session.timeout.ms": 10_000,
                 "fetch.wait.max.ms": 50,
                 "log_level": 0,
@@ -48,7 +49,7 @@ class Member:
 
     def run(self, going: threading.Event) -> None:
         """Consume until told to stop."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, TopicPartition
 
         with closing(self._consumer), closing(connect(self._database_url)) as database:
             self._consumer.subscribe([self.service.topic], on_assign=lambda *_: self._ready.set())
@@ -57,11 +58,15 @@ class Member:
                 self._unblock()
                 done: dict[int, int] = {}
                 for message in self._consumer.consume(_BATCH, 0.05):
-                    if message.error():
-                        raise RuntimeError(str(message.error()))
-                    record = parking.received(message)
-                    if record.partition in self._blocked:
+                    partition, told = message.partition() or 0, message.error()
+                    if told is not None and told.code() != KafkaError._PARTITION_EOF:
+                        raise RuntimeError(str(told))
+                    if partition in self._blocked:
                         continue
+                    if told is not None:  # all before it was read; a marker at the end takes an offset too
+                        done[partition] = message.offset() or 0
+                        continue
+                    record = parking.received(message)
                     try:
                         apply_once(self.service, database, record, trouble)
                     except Exception as error:  # noqa: BLE001 - whatever failed, the policy decides

@@ -58,21 +58,27 @@ def led(admin: AdminClient, topic: str, count: int) -> bool:
 
 
 def ends(admin: AdminClient, topic: str) -> dict[int, int]:
-    """Give the offset after the last record of each partition."""
+    """Give the offset after the last record of each partition, open transactions included."""
     from confluent_kafka.admin import OffsetSpec
 
     return _offsets(admin, topic, OffsetSpec.latest())
 
 
-def unread(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
-    """Give, for each partition with something to read, where the group would go on and where the partition ends."""
+def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
+    """Give where a group would go on, in the partitions in which it committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
-    from confluent_kafka.admin import OffsetSpec
 
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_PATIENCE)
-    committed = {place.partition: place.offset for place in answer.topic_partitions or () if place.topic == topic}
+    return {place.partition: place.offset for place in answer.topic_partitions or () if place.topic == topic}
+
+
+def unread(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Give, for each partition with something to read, where the group would go on and where the partition ends."""
+    from confluent_kafka.admin import OffsetSpec
+
+    places = committed(admin, group, topic)
     begin, end = _offsets(admin, topic, OffsetSpec.earliest()), ends(admin, topic)
-    starts = {number: max(committed.get(number, -1), begin[number]) for number in end}
+    starts = {number: max(places.get(number, -1), begin[number]) for number in end}
     return {number: (start, end[number]) for number, start in starts.items() if start < end[number]}
 
 

@@ -21,6 +21,7 @@ from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.process import remove_tree, wait_until
 from reconcile.lab.services import offsets
+from reconcile.lab.services.consumer import Group
 from reconcile.lab.services.database import connected
 from reconcile.lab.services.offsets import admin_client
 from tests.integration.foreign_worlds.world import Record, Table, Topic, World
@@ -107,6 +108,7 @@ class Servers:
             else:
                 producer.abort_transaction(60)
             start = end
+        Group(self.lab.bootstrap, "nobody", topic.name).unread()  # which waits until all is decided
 
     def _commit(self, world: World) -> None:
         commits: dict[tuple[str, str], dict[int, int]] = dict(world.readers)
