@@ -9,15 +9,23 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconcile.cli import repair
+from reconcile.domain.plan import Plan
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job
 from tests.unit.test_plan import PLAN
 
 
-class Run:
-    """A run of which nothing is asked."""
+class Planned:
+    """A run that has a plan, and the job of it."""
 
-    run = None
+    def read(self, _: type[Plan]) -> Plan:
+        """Read the plan."""
+        return PLAN
+
+    @property
+    def run(self) -> Planned:
+        """The job's run."""
+        return self
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True, yes: bool = False) -> Any:
@@ -28,14 +36,13 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True
         approvals.append(approved)
         return {"links": []}
 
-    monkeypatch.setattr("reconcile.pipeline.handoffs.planned", lambda _run: PLAN)
     monkeypatch.setattr("reconcile.pipeline.apply.require_applicable", lambda _job, _plan: None)
     monkeypatch.setattr(pipeline, "apply", apply)
     monkeypatch.setattr(repair, "at_terminal", lambda: terminal)
 
     @click.command()
     def command() -> None:
-        applied = repair.emitted(cast("Job", Run()), yes)
+        applied = repair.emitted(cast("Job", Planned()), yes)
         click.echo("applied" if applied is not None else "not applied")
 
     result: Result = CliRunner().invoke(command, input=answer)

@@ -9,6 +9,7 @@ from itertools import combinations
 from reconcile.audit.partitioner_inference import Inference
 from reconcile.audit.topology.facts import MOST_TYPES, Facts, TypeFacts
 from reconcile.audit.topology.rule import Check, Rule, counted, listed
+from reconcile.gather.fence.group_position import GroupPlace, PlaceState
 
 RECENT = timedelta(days=7)
 """What broke the order longer ago than this before the log's newest record is past: a warning."""
@@ -167,8 +168,7 @@ def growth(facts: Facts) -> Iterator[Check]:
     waiting = []
     if len(seen) > 1:
         for link, _, fence in facts.fences():
-            committed = {place.partition: place.committed_before or 0 for place in fence.places}
-            if any(committed.get(partition, 0) < end for partition, end in seen[-1].after.items()):
+            if any(_to_read(place, seen[-1].after.get(place.partition, 0)) for place in fence.places):
                 waiting.append(link)
     if waiting:
         todo = "let the group read the old partitions to the end before it goes on with the new ones"
@@ -179,6 +179,12 @@ def growth(facts: Facts) -> Iterator[Check]:
         yield _GROWTH.warning(facts.topic, found, todo)
     else:
         yield _GROWTH.ok(facts.topic, found)
+
+
+def _to_read(place: GroupPlace, end: int) -> bool:
+    # A group may stand before the marker of a transaction for ever: it has read all the same.
+    goes_on_at = place.committed_before if place.next_record is None else place.next_record
+    return place.state is not PlaceState.CAUGHT_UP and (goes_on_at or 0) < end
 
 
 def _difference(types: list[TypeFacts]) -> str:

@@ -143,7 +143,7 @@ class Group:
                 if message is None:
                     raise UnreachableError(
                         f"{self._topic} gave nothing for {_PATIENCE:.0f} s; partitions not read to their end:"
-                        f" {sorted(going)}; a transaction may be open in them"
+                        f" {sorted(going)}; a transaction may be open in them: try again once it has ended"
                     )
                 partition, error = message.partition() or 0, message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
