@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 from confluent_kafka.admin import NewPartitions
 
@@ -140,11 +141,7 @@ def wrong_partitioner(stage: Stage, count: int) -> None:
 def topic_growth(stage: Stage, count: int) -> None:
     """The topic gets half as many partitions again: an id's next event overtakes the one that waits in the old one."""
     admin = offsets.admin_client(stage.lab.bootstrap)
-
-    def partitions() -> int:
-        return len(offsets.partitions(admin, BALANCE_TOPIC))
-
-    before = partitions()
+    before = len(offsets.partitions(admin, BALANCE_TOPIC))
     if before != PARTITIONS:
         raise RefusedError(f"{BALANCE_TOPIC} has grown to {before} partitions already; this fault can be planted once")
     after = before * 3 // 2
@@ -153,7 +150,8 @@ def topic_growth(stage: Stage, count: int) -> None:
         stage.user.change_tariff(person.user_id, "silver")
     stage.publish()
     admin.create_partitions([NewPartitions(BALANCE_TOPIC, after)])[BALANCE_TOPIC].result(30)
-    wait_until(lambda: partitions() == after, f"{BALANCE_TOPIC} did not grow to {after} partitions", 30)
+    led = partial(offsets.led, admin, BALANCE_TOPIC, after)
+    wait_until(led, f"{BALANCE_TOPIC} did not grow to {after} partitions with leaders", 30)
     stage.renew_sender()
     ahead = _event_ids([stage.user.change_tariff(person.user_id, "gold") for person in people])
     stage.publish()
