@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconcile.airflow import wakeup
+from reconcile.pipeline import requests
 from tests.integration.emission_world import emission_world
 
 
@@ -16,5 +16,5 @@ def test_a_request_that_was_sent_in_a_transaction_is_read_once() -> None:
             theirs.produce(topic.name, b"a request")
             theirs.commit_transaction()
         assert [b"a request"] == [each.value() for each in topic.read()]
-        read = [[each.value() for each in wakeup._unread(world.cluster, topic.name)] for _ in range(2)]
+        read = [[each.value() for each in requests._unread(world.cluster, topic.name)] for _ in range(2)]
     assert [[b"a request"], []] == read

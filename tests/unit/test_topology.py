@@ -293,9 +293,9 @@ def test_a_marker_before_the_growth_is_nothing_to_read() -> None:
     growth = (grown(2, {}, {}), grown(4, {0: 8, 1: 8}, {0: 9, 1: 9}))
     seen = log(growth=growth, placement=Placement(100, spread=9, grown=9))
     settled = fence("login", place(0, PlaceState.CAUGHT_UP, 7), place(1))
-    assert [WARNING] == severities(records.growth, facts(settled, seen=seen))
+    assert [WARNING] == severities(log_checks.growth, facts(settled, seen=seen))
     later = replace(place(0, PlaceState.LAGGING, 7), next_record=8)
-    assert [WARNING] == severities(records.growth, facts(fence("login", later, place(1)), seen=seen))
+    assert [WARNING] == severities(log_checks.growth, facts(fence("login", later, place(1)), seen=seen))
 
 
 def test_growth_of_which_nothing_is_left() -> None:
