@@ -25,6 +25,7 @@ OWNERS = (
     "second lab",
     "readme",
     "airflow up",
+    "long application",
 )
 ROOM = 25
 """How many owners a worker has room for."""

@@ -1,4 +1,7 @@
-"""What Spark's JVM says on stderr: passed on as it comes, without the one line that nobody can switch off."""
+"""What Spark's JVM says, passed on to stderr as it comes, without the one line that nobody can switch off.
+
+Java prints some of its own warnings to stdout, which is for data.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 class JvmOutput:
-    """A pipe for a JVM's stderr. Until `release` its words are held back, so that an error can tell them instead."""
+    """A pipe for what a JVM says. Until `release` its words are held back, so that an error can tell them instead."""
 
     def __init__(self, stderr: int = 2) -> None:
         self._stderr = stderr

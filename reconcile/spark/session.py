@@ -34,6 +34,9 @@ RULES = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
 _UTC = "-Duser.timezone=UTC"
+# Java's default, which a JVM that compiles less thoroughly (as on the lab's worlds) cuts to 48 MB. A few runs in one
+# application fill those, and Java throws compiled code away or stops compiling; thirty runs take 60 MB.
+_ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=240m"
 _DEFAULTS = {
     # Spark keeps 64 consumers, and what they have fetched ahead, for queries that read on where they stopped. None of
     # ours does, and at some 20 MB for each it is a heap full.
@@ -117,8 +120,8 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     # The last of equal options counts: the log is theirs to change, the time zone is not.
     log = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION.as_uri()}"
     theirs = given.get("spark.driver.extraJavaOptions", "")
-    archive = _archive() if local else ""
-    ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, [log, archive, theirs, _UTC]))
+    java = [_archive(), _ROOM_FOR_CODE] if local else []
+    ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, [log, *java, theirs, _UTC]))
     theirs = given.get("spark.executor.extraJavaOptions", "")
     ours["spark.executor.extraJavaOptions"] = " ".join(filter(None, [theirs, _UTC]))
     return ours
@@ -177,8 +180,8 @@ def _launched(wanted: Mapping[str, str], output: JvmOutput) -> Any:
 
     # Everybody on the machine can read a command line: secrets are set later, inside the JVM.
     conf = SparkConf().setAll([(key, value) for key, value in wanted.items() if not _is_secret(key)])
-    with output.pipe() as stderr:
-        return launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+    with output.pipe() as pipe:
+        return launch_gateway(conf, {"stdout": pipe, "stderr": pipe})  # type: ignore[no-untyped-call]
 
 
 def _conf(wanted: Mapping[str, str], gateway: Any, *, submitted: bool) -> SparkConf:

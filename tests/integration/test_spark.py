@@ -73,6 +73,16 @@ assert before is signal.getsignal(signal.SIGINT)
     assert ("", "", 0) == (done.stderr, done.stdout, done.returncode)
 
 
+def test_what_java_prints_to_its_stdout_is_no_data_of_ours() -> None:
+    """Java warns of a full code cache on both of its outputs, and `--json` leaves room for nothing else on ours."""
+    done = python("""
+with session(Settings(spark=Spark(conf={"spark.driver.extraJavaOptions": "-XX:+PrintFlagsFinal"})), "outspoken"):
+    print("data")
+""")
+    assert ("data\n", 0) == (done.stdout, done.returncode)
+    assert "ReservedCodeCacheSize" in done.stderr
+
+
 def test_an_interrupt_ends_what_spark_is_at() -> None:
     """Whether the program waits for Spark itself or by a thread, without a word of Spark's or of py4j's."""
     done = python("""
@@ -249,14 +259,15 @@ def test_decimals_compare_by_value(spark: SparkSession) -> None:
 
 
 def test_java_starts_from_the_archive_of_spark_s_classes(spark: SparkSession) -> None:
-    """It was made for these jars and this Java: one that it cannot use would slow each start, and nobody would see."""
+    """It fits these jars, this Java and its options: one that it cannot use would slow each start, and nobody see."""
     system = spark._jvm.java.lang.System  # type: ignore[union-attr]
     java, classes = Path(system.getProperty("java.home"), "bin", "java"), system.getProperty("java.class.path")
-    strictly = [f"-XX:SharedArchiveFile={files.class_archive()}", "-Xshare:on", "-cp", classes, "-version"]
+    bean = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
+    given = [each for each in list(bean.getInputArguments()) if each.startswith("-XX:")]
+    assert f"-XX:SharedArchiveFile={files.class_archive()}" in given
+    strictly = [*given, "-Xshare:on", "-cp", classes, "-version"]
     done = subprocess.run([java, *strictly], capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stdout
-    given = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
-    assert strictly[0] in list(given.getInputArguments())
 
 
 def test_an_archive_of_another_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,6 +303,18 @@ def test_configuration_lets_settings_win_but_not_over_rules() -> None:
     )
     assert [*map(str, files.jars("spark")), "/x/oracle.jar"] == found["spark.jars"].split(",")
     assert found["spark.driver.extraJavaOptions"].endswith("-Xss4m -Duser.timezone=Asia/Tokyo -Duser.timezone=UTC")
+
+
+def test_a_local_driver_has_room_for_compiled_code_unless_the_user_says_how_much() -> None:
+    """Java takes the last of equal options; a cluster's driver keeps Java's own default."""
+    theirs = {"spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=64m"}
+    local, cluster = (Settings(spark=Spark(master=each, conf=theirs)) for each in ("local[2]", "spark://h:7077"))
+    given = [configuration(each, "n")["spark.driver.extraJavaOptions"].split() for each in (local, cluster)]
+    rooms = [[each for each in options if "ReservedCodeCacheSize" in each] for options in given]
+    assert [
+        ["-XX:ReservedCodeCacheSize=240m", "-XX:ReservedCodeCacheSize=64m"],
+        ["-XX:ReservedCodeCacheSize=64m"],
+    ] == rooms
 
 
 def test_configuration_binds_only_a_local_master_to_loopback() -> None:
