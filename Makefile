@@ -5,17 +5,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 UV := $(shell command -v uv 2>/dev/null)
 VENV := .venv
 BIN := $(VENV)/bin
 # A file's tests share servers; the files that take longest come first.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reconcile
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-11s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: setup ## bring the demo world up, seed it, plant every fault, show them, take it down
@@ -43,7 +41,11 @@ schema: $(VENV)/.ready ## write docs/contract.schema.json anew from the contract
 	$(BIN)/reconcile contract schema > docs/contract.schema.json
 
 .PHONY: setup
-setup: $(VENV)/.ready jars/.ready jars/.archived ## the virtual environment, the jars, and an archive of Spark's classes
+setup: $(VENV)/.ready jars/.ready ## the virtual environment, the jars, and an archive of Spark's classes
+
+.PHONY: wheel-test
+wheel-test: setup ## build the wheel, and try it in empty environments, away from the clone
+	.ci/wheel
 
 .PHONY: lock
 lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
@@ -51,18 +53,13 @@ lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
 
 .PHONY: clean
 clean: ## remove what the targets above made
-	rm -rf $(VENV) jars .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) jars dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: needs-python
 needs-python:
 	@command -v $(PYTHON) >/dev/null || { echo "reconcile needs Python 3.11 to 3.13, and '$(PYTHON)' is not on the PATH. Install it, or name another: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "reconcile needs Python 3.11 to 3.13, and '$(PYTHON)' is $$($(PYTHON) -V). Name another: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "reconcile needs Python's venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
-
-.PHONY: needs-java
-needs-java:
-	@command -v $(JAVA) >/dev/null || { echo "reconcile needs Java 17 or newer, and '$(JAVA)' is not there. Install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; }
-	@$(JAVA) -version 2>&1 | awk -F '"' '/version/ {split($$2, v, "."); exit v[1] < 17}' || { echo "reconcile needs Java 17 or newer; this is $$($(JAVA) -version 2>&1 | head -n 1)" >&2; exit 1; }
 
 $(VENV)/.ready: requirements.txt pyproject.toml | needs-python
 ifneq ($(UV),)
@@ -76,14 +73,7 @@ else
 endif
 	@touch $@
 
-# PySpark ships Ivy, and Ivy resolves the rest: no build tool of the JVM is needed.
-jars/.ready: ivy.xml $(VENV)/.ready | needs-java
-	@mkdir -p jars $(CACHE)
-	@$(JAVA) -jar $(VENV)/lib/python3*/site-packages/pyspark/jars/ivy-*.jar -ivy ivy.xml -cache $(CACHE)/ivy -confs spark broker \
-	  -types jar bundle -retrieve 'jars/[conf]/[artifact]-[revision].[ext]' -sync > $(CACHE)/resolve.log 2>&1 \
-	  || { grep -E 'ERROR|not found|unresolved|Server access|Exception' $(CACHE)/resolve.log >&2; echo "the jars of ivy.xml could not be resolved; the whole story is in $(CACHE)/resolve.log" >&2; exit 1; }
-	@touch $@
-
-jars/.archived: jars/.ready reconcile/spark/class_archive.py
-	@RECONCILE_JARS=$(CURDIR)/jars $(BIN)/python -m reconcile.spark.class_archive
+# PySpark ships Ivy, which fetches the rest: no build tool of the JVM is needed. What is there already stays.
+jars/.ready: ivy.xml $(VENV)/.ready
+	@RECONCILE_JARS= $(BIN)/reconcile setup
 	@touch $@

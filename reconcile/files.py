@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 from reconcile.errors import RefusedError
 
 _PACKAGE = Path(__file__).resolve().parent
+_PACKAGED = _PACKAGE / "_files"
 
 
 def committed(*parts: str) -> Path:
     """Give the path of a committed file such as `committed("sql", "lab", "user.sql")`."""
-    packaged = _PACKAGE / "_files"
-    return (packaged if packaged.is_dir() else _PACKAGE.parent).joinpath(*parts)
+    return (_PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent).joinpath(*parts)
 
 
 def jars(configuration: str) -> list[Path]:
     """Give the jars of one configuration of ivy.xml: `spark` or `broker`."""
-    folder = _jars() / configuration
+    folder = jars_folder() / configuration
     found = sorted(folder.glob("*.jar"))
     if not found:
         raise RefusedError(
-            f"no jars in {folder}: run `make setup`, or point RECONCILE_JARS at the folder that holds them"
+            f"no jars in {folder}: run `reconcile setup`, or point RECONCILE_JARS at the folder that holds them"
         )
     return found
 
 
 def class_archive() -> Path:
     """Give the path of Spark's class archive, which need not be there."""
-    return _jars() / "spark.jsa"
+    return jars_folder() / "spark.jsa"
 
 
-def _jars() -> Path:
-    return Path(os.environ.get("RECONCILE_JARS") or _PACKAGE.parent / "jars")
+def jars_folder() -> Path:
+    """Give the folder of the jars: RECONCILE_JARS, else `jars` in a clone, else one of the cache for such jars."""
+    if given := os.environ.get("RECONCILE_JARS"):
+        return Path(given).absolute()
+    return cache() / "jars" / jars_version() if _PACKAGED.is_dir() else _PACKAGE.parent / "jars"
+
+
+def jars_version() -> str:
+    """Name the jars that ivy.xml and PySpark ask for: other jars have another name."""
+    import pyspark
+
+    digest = hashlib.sha256(committed("ivy.xml").read_bytes()).hexdigest()
+    return f"pyspark-{pyspark.__version__}-{digest[:12]}"
+
+
+def cache() -> Path:
+    """Give the folder of what was fetched and can be fetched again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "reconcile"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconcile.config.extras import extras_named
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import log_to_stderr
@@ -80,7 +81,8 @@ def main() -> None:
 
     log_to_stderr()
     try:
-        application.main(standalone_mode=False)
+        with extras_named("this application"):
+            application.main(standalone_mode=False)
     except (UnreachableError, SparkStartError, LeaseHeldError, LeaseLostError) as error:
         _say(f"reconcile: {error}")
         sys.exit(TRY_LATER)

@@ -8,7 +8,9 @@ from importlib import import_module
 
 import click
 
+from reconcile import __version__
 from reconcile.cli.output import visible
+from reconcile.config.extras import extras_named
 from reconcile.errors import ReconcileError
 
 COULD_NOT_TELL = 2
@@ -19,7 +21,7 @@ _MODULES = {
     "contract": "contract", "run": "run", "gather": "run", "audit": "run", "quality": "quality", "plan": "repair",
     "apply": "repair", "verify": "repair", "findings": "findings", "explain": "explain", "trace": "trace",
     "runs": "findings", "report": "report", "history": "history", "web": "web", "fence": "fence", "doctor": "doctor",
-    "lab": "lab", "demo": "demo", "request": "request", "airflow": "airflow",
+    "lab": "lab", "setup": "setup", "demo": "demo", "request": "request", "airflow": "airflow",
 }  # fmt: skip
 """The commands, in the order of help, and the module that each is in."""
 
@@ -41,7 +43,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="reconcile")
+@click.version_option(__version__)
 def cli() -> None:
     """Find where services that copy each other's state through Kafka disagree, say why, and repair it."""
 
@@ -52,7 +54,8 @@ def main() -> None:
 
     log_to_stderr()
     try:
-        code = cli.main(standalone_mode=False)
+        with extras_named(" ".join(["reconcile", *sys.argv[1:2]])):
+            code = cli.main(standalone_mode=False)
     except ReconcileError as error:
         click.echo(f"reconcile: {visible(str(error))}", err=True)
         code = COULD_NOT_TELL

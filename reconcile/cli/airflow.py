@@ -9,7 +9,6 @@ import click
 
 from reconcile.cli.lab import DEFAULT_FOLDER
 from reconcile.cli.output import say
-from reconcile.errors import RefusedError
 
 if TYPE_CHECKING:
     from reconcile.lab.airflow.standalone import Standalone
@@ -67,11 +66,7 @@ def down(home: Path) -> None:
 
 
 def _standalone(home: Path, port: int) -> Standalone:
-    try:
-        import airflow  # noqa: F401
-        import psutil  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise RefusedError(f"Airflow on the lab needs {error.name}: pip install 'reconcile[airflow,lab]'") from None
+    import airflow  # noqa: F401 - Airflow itself starts as a process
 
     from reconcile.lab.airflow.standalone import Standalone
 

@@ -30,12 +30,9 @@ def web(host: str, port: int, token: str | None, config: Path | None, workspace:
     secret = _token(token)
     if not is_loopback(host) and secret is None:
         raise RefusedError(f"{host} can be reached by others: say with --token what they have to know ({FORMS})")
-    try:
-        import uvicorn
+    import uvicorn
 
-        from reconcile.web.app import web_app
-    except ModuleNotFoundError as error:
-        raise RefusedError(f"the web app needs {error.name}: pip install 'reconcile[web]'") from None
+    from reconcile.web.app import web_app
 
     with workspace_of(settings) as place:
         app = web_app(place, settings, token=secret, hosts=("localhost", host) if is_loopback(host) else ())

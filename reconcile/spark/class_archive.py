@@ -6,13 +6,12 @@ archive for what it is: made by another Java, or of other jars, it is passed ove
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reconcile import files
 from reconcile.settings.settings import Settings, Spark
 
 if TYPE_CHECKING:
@@ -23,15 +22,17 @@ _ENDS_WITHIN = 180.0
 
 
 def main() -> None:
-    """Make the archive anew."""
+    """Make the archive where the command line says, if this Java makes any."""
     from pyspark import SparkContext
 
     from reconcile.spark.session import session
 
-    place = files.class_archive()
-    place.unlink(missing_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("place", type=Path)
+    place = parser.parse_args().place
     # Java warns of each class that it leaves out.
-    options = f"-XX:ArchiveClassesAtExit={place} -Xlog:disable -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    archive = str(place).replace("\\", "\\\\").replace('"', '\\"')
+    options = f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:disable -XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
     conf = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "2"}
     settings = Settings(spark=Spark(conf=conf))
     with tempfile.TemporaryDirectory(prefix="reconcile-") as folder, session(settings, "class archive") as spark:
@@ -40,8 +41,6 @@ def main() -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_ENDS_WITHIN)
-    if not place.is_file():
-        sys.stderr.write("this Java makes no archive of classes: Spark starts slower without one\n")
 
 
 def _exercise(spark: SparkSession, folder: Path) -> None:

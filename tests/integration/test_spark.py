@@ -327,7 +327,7 @@ def test_configuration_binds_only_a_local_master_to_loopback() -> None:
 def test_missing_jars_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before Spark starts."""
     monkeypatch.setenv("RECONCILE_JARS", str(tmp_path))
-    with pytest.raises(RefusedError, match="make setup"):
+    with pytest.raises(RefusedError, match="reconcile setup"):
         configuration(settings(), "n")
 
 

