@@ -45,7 +45,7 @@ setup: $(VENV)/.ready jars/.ready ## the virtual environment, the jars, and an a
 
 .PHONY: wheel-test
 wheel-test: setup ## build the wheel, and try it in empty environments, away from the clone
-	.ci/wheel
+	PYTHON=$(PYTHON) .ci/wheel
 
 .PHONY: lock
 lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)

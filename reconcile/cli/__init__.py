@@ -10,7 +10,7 @@ import click
 
 from reconcile import __version__
 from reconcile.cli.output import visible
-from reconcile.config.extras import extras_named
+from reconcile.config.extras import MissingExtraError, extras_named
 from reconcile.errors import ReconcileError
 
 COULD_NOT_TELL = 2
@@ -56,6 +56,9 @@ def main() -> None:
     try:
         with extras_named(" ".join(["reconcile", *sys.argv[1:2]])):
             code = cli.main(standalone_mode=False)
+    except MissingExtraError as error:
+        click.echo(str(error), err=True)
+        code = COULD_NOT_TELL
     except ReconcileError as error:
         click.echo(f"reconcile: {visible(str(error))}", err=True)
         code = COULD_NOT_TELL

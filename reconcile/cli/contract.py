@@ -12,9 +12,11 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json
 from reconcile.contract.model import Contract, json_schema, load_contract
 from reconcile.errors import InvalidFileError, Problem
+from reconcile.files import committed
 from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
 
 COULD_NOT_TELL = 2
+EXAMPLES = ("user-account", "user-balance", "user-activity")
 
 
 @click.group()
@@ -61,6 +63,13 @@ def check(context: click.Context, file: Path, config: Path | None, workspace: st
 def schema() -> None:
     """Print the JSON Schema of contracts."""
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@contract.command()
+@click.argument("name", type=click.Choice(EXAMPLES), default=EXAMPLES[0])
+def example(name: str) -> None:
+    """Print a contract of the lab's world, to begin with: user-account unless another is named."""
+    click.echo(committed("contracts", f"{name}.yaml").read_text("utf-8"), nl=False)
 
 
 def _unknown(checked: Contract, settings: Settings) -> Iterator[Problem]:

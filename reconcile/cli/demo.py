@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconcile.cli.contract import EXAMPLES
 from reconcile.cli.output import say
 from reconcile.cli.tables import console, show_summary, table
 
 if TYPE_CHECKING:
     from reconcile.lab.folder import Lab
     from reconcile.pipeline.job import Job
-
-CONTRACTS = ("user-account", "user-balance", "user-activity")
 
 
 @click.command()
@@ -121,10 +120,10 @@ def _jobs(lab: Lab) -> Iterator[list[Job]]:
     settings = load_settings(world.settings_file(lab), str(RUNS))
     with session(settings, "reconcile demo") as spark:
         place = Workspace(settings.workspace, spark)
-        files = [committed("contracts", f"{name}.yaml") for name in CONTRACTS]
+        files = [committed("contracts", f"{name}.yaml") for name in EXAMPLES]
         yield [
             Job(load_contract(file), file, settings, place, place.run(f"demo-{name}"), spark_session=spark)
-            for name, file in zip(CONTRACTS, files, strict=True)
+            for name, file in zip(EXAMPLES, files, strict=True)
         ]
 
 

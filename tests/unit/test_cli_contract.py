@@ -11,9 +11,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from reconcile.cli.contract import contract
+from reconcile.cli.contract import EXAMPLES, contract
 from reconcile.cli.output import print_json
 from reconcile.errors import InvalidFileError
+from reconcile.files import committed
 
 VALID = """
 version: 1
@@ -104,10 +105,24 @@ def test_checking_needs_no_heavy_library(tmp_path: Path) -> None:
     program = (
         "import sys; from reconcile.cli.contract import contract\n"
         f"contract(['check', {str(file)!r}], standalone_mode=False)\n"
-        "print(sorted({'pyspark', 'confluent_kafka', 'psycopg2', 'sqlalchemy', 'airflow'} & set(sys.modules)))"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'numpy', 'confluent_kafka', 'psycopg2', 'sqlalchemy', 'airflow'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_right(name: str, tmp_path: Path) -> None:
+    """What `example` prints passes `check`."""
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(CliRunner().invoke(contract, ["example", name]).stdout, "utf-8")
+    assert 0 == CliRunner().invoke(contract, ["check", str(file)]).exit_code
+
+
+def test_every_contract_of_the_lab_is_an_example() -> None:
+    """None is kept back."""
+    assert sorted(EXAMPLES) == sorted(file.stem for file in committed("contracts").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("text", ["ü", "\ud800", "\U0001f600", "\\ud800"])

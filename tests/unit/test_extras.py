@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconcile import cli
-from reconcile.config.extras import EXTRAS, MissingExtraError, extras_named
+from reconcile.config.extras import DISTRIBUTION, EXTRAS, MissingExtraError, extras_named
 from reconcile.files import committed
 
 PROJECT = tomllib.loads(committed("pyproject.toml").read_text("utf-8"))["project"]
@@ -50,7 +50,7 @@ def test_a_missing_extra_is_named(
     monkeypatch.setattr(sys, "argv", ["reconcile", "run", "contract.yaml"])
     with pytest.raises(SystemExit) as exited:
         cli.main()
-    assert (2, f"reconcile: {needed}\n") == (exited.value.code, capsys.readouterr().err)
+    assert (2, f"{needed}\n") == (exited.value.code, capsys.readouterr().err)
 
 
 def test_a_client_without_spark_is_no_spark() -> None:
@@ -89,6 +89,16 @@ def test_every_extra_brings_what_it_is_named_for() -> None:
         if installed_as(module) not in declared(extras[extra])
     }
     assert set() == wrong
+
+
+def test_the_docs_install_what_there_is() -> None:
+    """Our distribution, which has the name of no other, with extras that it has."""
+    pages = [committed("README.md"), *committed("docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text("utf-8").splitlines() if "pip install" in line]
+    named = {each for line in lines for each in re.findall(r"\breconcile(?:-kafka)?(?:\[[\w,]*\])?(?=['\s`]|$)", line)}
+    extras = {extra for each in named for extra in re.findall(r"\w+", each.partition("[")[2])}
+    assert {DISTRIBUTION} == {each.partition("[")[0] for each in named}
+    assert set() == extras - PROJECT["optional-dependencies"].keys()
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
