@@ -30,7 +30,7 @@ from reconcile.contract.model import Topic
 from reconcile.files import jars
 from reconcile.gather.log.history import extend
 from reconcile.gather.log.history_store import HistoryStore
-from reconcile.kafka import cluster as live
+from reconcile.kafka import client as live
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.services.offsets import admin_client
@@ -174,7 +174,7 @@ def measure(spark: Any, bootstrap: str, records: int, folder: Path) -> None:
 
     def history(name: str, **locators: str) -> Any:
         topic = Topic.model_validate({"cluster": "main", "name": name, **locators})
-        with closing(live.Cluster("main", connection.resolve())) as cluster:
+        with closing(live.ClusterClient("main", connection.resolve())) as cluster:
             ends = cluster.ends(name, range(PARTITIONS))
         return extend(spark, topic, connection, ends, store)
 

@@ -65,7 +65,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.gather.log.history import extend
     from reconcile.gather.log.history_store import HistoryStore
     from reconcile.gather.topology_facts import cluster_facts
-    from reconcile.kafka.cluster import Cluster
+    from reconcile.kafka.client import ClusterClient
     from reconcile.settings.connections import ClusterConnection, Registry
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
@@ -76,7 +76,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     topic = contract.topic
     connection = settings.connection(topic.cluster)
     assert isinstance(connection, ClusterConnection)  # the fence was opened with it
-    with closing(Cluster(topic.cluster, connection.resolve())) as cluster:
+    with closing(ClusterClient(topic.cluster, connection.resolve())) as cluster:
         found = cluster_facts(cluster, contract)
     registry = (
         settings.connection(topic.value_schema.registry) if topic.value_schema and topic.value_schema.registry else None

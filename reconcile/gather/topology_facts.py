@@ -9,10 +9,13 @@ from typing import TypeVar
 
 from reconcile.contract.model import Consumer, Contract, RepairTopic
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.kafka.cluster import Cluster, Offsets
+from reconcile.kafka.client import ClusterClient, Offsets
 from reconcile.kafka.layout import TopicLayout
+from reconcile.kafka.reader import read_newest
 
 Answer = TypeVar("Answer")
+_NEWEST = 200
+"""So many offsets of each partition are looked at."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def own_topics(consumer: Consumer) -> tuple[str, ...]:
     return (*failed, route.topic) if isinstance(route, RepairTopic) else tuple(failed)
 
 
-def cluster_facts(cluster: Cluster, contract: Contract) -> ClusterFacts:
+def cluster_facts(cluster: ClusterClient, contract: Contract) -> ClusterFacts:
     """Ask the cluster; what it does not tell stands in `untold`, and the rest is there all the same."""
     asking = _Asking()
     named = topics_of(contract)
@@ -84,7 +87,7 @@ def cluster_facts(cluster: Cluster, contract: Contract) -> ClusterFacts:
     assigned = asking.about(partial(cluster.assigned, groups | set(commits or ())), nobody)
     unread = (0, 0)
     keys = {
-        name: asking.about(partial(cluster.newest_keys, name, begins[name], ends[name]), unread)
+        name: asking.about(partial(_newest_keys, cluster, name, begins[name], ends[name]), unread)
         for name, layout in topics.items()
         if name != contract.topic.name and layout is not None and layout.compacted
     }
@@ -116,9 +119,15 @@ class _Asking:
             return otherwise
 
 
-def _span(cluster: Cluster, topic: str) -> tuple[Offsets, Offsets]:
+def _span(cluster: ClusterClient, topic: str) -> tuple[Offsets, Offsets]:
     partitions = cluster.topic(topic).partitions
     return cluster.begins(topic, partitions), cluster.ends(topic, partitions)
+
+
+def _newest_keys(cluster: ClusterClient, topic: str, begins: Offsets, ends: Offsets) -> tuple[int, int]:
+    with cluster.explaining(f"the records of {topic}"):
+        keys = [record.key() for record in read_newest(cluster.config, topic, begins, ends, _NEWEST)]
+    return len(keys), len(set(keys))
 
 
 def _readers(

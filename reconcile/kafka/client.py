@@ -1,39 +1,91 @@
-"""A client of a Kafka cluster that asks, changes nothing, and tells why it got no answer."""
+"""A client that asks a Kafka cluster and never changes it: about topics, offsets and the groups that read them."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, TimeoutError
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.config.validation import suggestion
+from reconcile.config.yamlfile import quoted
+from reconcile.kafka import errors
 from reconcile.kafka import options as kafka_options
+from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
+from reconcile.kafka.layout import TopicLayout, layout
+from reconcile.kafka.reader import LogReader
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 Answer = TypeVar("Answer")
+Offsets = dict[int, int]
+"""By partition."""
 
-REQUEST_TIMEOUT = kafka_options.TIMEOUT
+_TIMEOUT = kafka_options.TIMEOUT
 _TO_CONNECT = 10.0
 _ALL_DOWN_FOR = 2.0
-_SHOWN = 2
-_TIMES = re.compile(r" \((after [^()]*|\d+ identical[^()]*)\)")
+_LISTED_TOGETHER = 100
+_SMALL_FETCHES = {
+    "auto.offset.reset": "earliest",
+    "fetch.message.max.bytes": 65536,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.wait.max.ms": 50,
+}
 
 
-class ClusterUnreachableError(UnreachableError):
-    """Raised when a cluster does not answer: see to it that it is up and that the address is right; try again."""
+class GroupState(StrEnum):
+    """What a group is doing."""
+
+    STABLE = "stable"
+    REBALANCING = "rebalancing"
+    EMPTY = "empty"
+    """Nobody consumes, but the broker still keeps the group's offsets."""
+    MISSING = "missing"
+    """The broker knows no such group: it never was, or its offsets expired."""
+    UNKNOWN = "unknown"
+    """The client has no name for the state."""
 
 
-class ClusterRefusedError(RefusedError):
-    """Raised when a cluster, or the client, refuses the settings of the connection: correct them, or grant rights."""
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic as it is: one that is recreated has another id."""
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a group, and the partitions of the topic that it reads."""
+
+    id: str
+    client: str
+    host: str
+    instance: str | None
+    """The name of a static member."""
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupDescription:
+    """A group as its coordinator describes it."""
+
+    name: str
+    state: GroupState
+    protocol: str
+    """`classic` or `consumer` (KIP-848)."""
+    assignor: str
+    members: tuple[Member, ...]
 
 
 class ClusterClient:
-    """One client; what librdkafka tells only through its error callback ends up in our errors."""
+    """One client; what librdkafka says only through its error callback ends up in our errors."""
 
     def __init__(self, name: str, config: Mapping[str, str]) -> None:
         """Connect; raise ClusterUnreachableError or ClusterRefusedError within seconds when nobody answers."""
@@ -41,13 +93,13 @@ class ClusterClient:
         from confluent_kafka.admin import AdminClient
 
         self.name = name
-        self._told: list[KafkaError] = []
+        self._heard: list[KafkaError] = []
         # Not a method of ours: the client would keep us, we the client, and neither would end where it should.
-        self.config: dict[str, Any] = {**kafka_options.for_librdkafka(config), "error_cb": self._told.append}
+        self.config: dict[str, Any] = {**kafka_options.for_librdkafka(config), "error_cb": self._heard.append}
         try:
-            self.admin: AdminClient = AdminClient(self.config)
+            self._admin: AdminClient = AdminClient(self.config)
         except (KafkaException, ValueError) as error:
-            raise ClusterRefusedError(f"the connection {name} cannot be used: {self._text(error)}") from None
+            raise errors.unusable(name, self.config, error) from None
         try:
             self._connect()
         except BaseException:
@@ -56,89 +108,258 @@ class ClusterClient:
 
     def close(self) -> None:
         """End the client here and now: left to the garbage collector, it may be ended in a thread of its own."""
-        if hasattr(self, "admin"):
-            del self.admin
+        if hasattr(self, "_admin"):
+            del self._admin
 
-    def answer(self, future: Future[Answer], asked: str) -> Answer:
-        """Wait for an answer; raise what went wrong in terms of what was asked."""
+    def failure(self, error: BaseException, wanted: str) -> ClusterUnreachableError | ClusterRefusedError:
+        """Build our error for something that was wanted and not answered."""
+        return errors.unanswered(self.name, self.config, self._heard, error, wanted)
+
+    @contextmanager
+    def explaining(self, wanted: str) -> Iterator[None]:
+        """Raise our errors for what Kafka's client raises during the block, in which something is read."""
         from confluent_kafka import KafkaException
 
         try:
-            return future.result(REQUEST_TIMEOUT + 5)
+            yield
         except (KafkaException, TimeoutError) as error:
-            self.admin.poll(0)
-            raise self.failure(error, asked) from None
+            self._admin.poll(0)
+            raise self.failure(error, wanted) from None
 
-    def answer_unless(self, absent: int, future: Future[Answer], asked: str) -> Answer | None:
-        """Wait for an answer; give None where the error has the code that says: there is no such thing."""
-        from confluent_kafka import KafkaException
+    def brokers(self) -> int:
+        """Count the brokers that are up."""
+        return len(self._answer(self._admin.describe_cluster(request_timeout=_TIMEOUT), "its brokers").nodes or ())
 
-        try:
-            return future.result(REQUEST_TIMEOUT + 5)
-        except KafkaException as error:
-            if error.args[0].code() == absent:
-                return None
-        except TimeoutError:
-            pass
-        return self.answer(future, asked)
+    def topic(self, name: str) -> TopicDescription:
+        """Describe a topic; raise TopicMissingError with the nearest name."""
+        found = self._described_topics([name])[name]
+        if found is None:
+            raise self._missing(name)
+        leaderless = sorted(each.id for each in found.partitions if each.leader is None)
+        if leaderless:
+            partitions = ", ".join(map(str, leaderless))
+            raise ClusterUnreachableError(
+                f"the topic {name} has no leader for partition {partitions}: bring its brokers up, and try again"
+            )
+        # As Java writes it, and as it can stand in a path.
+        topic_id = str(found.topic_id).translate(str.maketrans("+/", "-_")).rstrip("=")
+        return TopicDescription(name, topic_id, tuple(sorted(each.id for each in found.partitions)))
 
-    def failure(self, error: BaseException, asked: str) -> ClusterUnreachableError | ClusterRefusedError:
-        """Give the error for something that was asked and not answered."""
-        from confluent_kafka import KafkaError, KafkaException
+    def layouts(self, topics: Iterable[str]) -> dict[str, TopicLayout | None]:
+        """Read the replicas and the settings of each topic; None for one that the cluster does not have."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
 
-        code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
-        rights = {
-            KafkaError.TOPIC_AUTHORIZATION_FAILED: "Describe and Read on the topic",
-            KafkaError.GROUP_AUTHORIZATION_FAILED: "Describe on the group",
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Describe on the cluster",
+        found = self._described_topics(sorted(set(topics)))
+        resources = {
+            name: ConfigResource(ResourceType.TOPIC, name) for name, topic in found.items() if topic is not None
         }
-        if code in rights:
-            return ClusterRefusedError(f"the cluster {self.name} does not let us see {asked}: grant {rights[code]}")
-        if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) and self._told:
-            return self._no_connection()
-        return ClusterUnreachableError(f"the cluster {self.name} does not tell {asked}: {self._text(error)}; try again")
+        if not resources:
+            return dict.fromkeys(found)
+        answers = self._admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
+        result: dict[str, TopicLayout | None] = {}
+        for name, topic in found.items():
+            if topic is None:
+                result[name] = None
+                continue
+            entries = self._answer(answers[resources[name]], f"the settings of the topic {name}")
+            settings = {key: str(entry.value) for key, entry in entries.items()}
+            in_step = {each.id: (len(each.replicas), len(each.isr)) for each in topic.partitions}
+            result[name] = layout(name, in_step, settings)
+        return result
+
+    def begins(self, topic: str, partitions: Iterable[int]) -> Offsets:
+        """Query the first offset that each partition still has."""
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def ends(self, topic: str, partitions: Iterable[int]) -> Offsets:
+        """Query the offset up to which each partition is decided: after it may lie records of open transactions."""
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+    def high_watermarks(self, topic: str, partitions: Iterable[int]) -> Offsets:
+        """Query the offset after the last record of each partition, open transactions included."""
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def next_records(self, topic: str, places: Mapping[int, int], isolation: str) -> dict[int, int | None]:
+        """Read the offset of the first record at or after each place; None where the partition has no more.
+
+        Offsets alone do not tell: markers of transactions and compacted records take offsets too, and a group that
+        commits the offset after each record never commits past them.
+        """
+        found: dict[int, int | None] = dict.fromkeys(places)
+        if not places:
+            return found
+        with (
+            self.explaining(f"the records of {topic}"),
+            closing(LogReader({**self.config, **_SMALL_FETCHES}, topic, isolation)) as reader,
+        ):
+            reader.start(places)
+            for batch in reader.read_to(found.copy()):
+                for record in batch:
+                    partition = record.partition()
+                    assert partition is not None
+                    if found[partition] is None:
+                        found[partition] = record.offset()
+                        reader.skip([partition])
+        return found
+
+    def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:
+        """Query the offset that a group would read next in each partition; None where it committed nothing."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        places = [TopicPartition(topic, partition) for partition in partitions]
+        found: dict[int, int | None] = {}
+        for place in (
+            self._answer(
+                self._group_offsets(ConsumerGroupTopicPartitions(group, places)), f"the offsets of the group {group}"
+            ).topic_partitions
+            or ()
+        ):
+            if place.error is not None:
+                raise ClusterUnreachableError(
+                    f"the offset of the group {group} in partition {place.partition} cannot be read: {place.error};"
+                    " try again"
+                )
+            found[place.partition] = place.offset if place.offset >= 0 else None
+        return found
+
+    def commits(self) -> dict[str, dict[str, Offsets]]:
+        """Query what each group of the cluster has committed: by group, by topic, by partition."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        listed = self._answer(self._admin.list_consumer_groups(request_timeout=_TIMEOUT), "its groups")
+        groups = sorted(each.group_id for each in listed.valid or ())
+        found: dict[str, dict[str, Offsets]] = {}
+        for start in range(0, len(groups), _LISTED_TOGETHER):
+            some = groups[start : start + _LISTED_TOGETHER]
+            futures = {group: self._group_offsets(ConsumerGroupTopicPartitions(group)) for group in some}
+            for group, future in futures.items():
+                answer = self._answer(future, f"the offsets of the group {group}")
+                found[group] = _by_topic(answer.topic_partitions or ())
+        return found
+
+    def group(self, name: str, topic: str) -> GroupDescription:
+        """Describe a group; one that does not exist is MISSING."""
+        found = self._described_groups([name])[name]
+        if found is None:
+            return GroupDescription(name, GroupState.MISSING, "", "", ())
+        members = tuple(
+            Member(
+                each.member_id,
+                each.client_id,
+                each.host,
+                each.group_instance_id,
+                tuple(sorted(place.partition for place in each.assignment.topic_partitions if place.topic == topic)),
+            )
+            for each in sorted(found.members, key=lambda each: each.member_id)
+        )
+        protocol = found.type.name.lower()
+        return GroupDescription(name, _state(found.state.name, protocol), protocol, found.partition_assignor, members)
+
+    def assigned(self, groups: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Query the topics of which members of each group read a partition."""
+        return {
+            name: frozenset(
+                str(place.topic)
+                for each in (group.members if group is not None else ())
+                for place in each.assignment.topic_partitions
+            )
+            for name, group in self._described_groups(sorted(set(groups))).items()
+        }
 
     def _connect(self) -> None:
         from confluent_kafka import KafkaError
 
-        future = self.admin.describe_cluster(request_timeout=_TO_CONNECT)
+        future = self._admin.describe_cluster(request_timeout=_TO_CONNECT)
         started = time.monotonic()
         while not future.done() and time.monotonic() < started + _TO_CONNECT + 1:
-            self.admin.poll(0.02)
-            down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._told)
+            self._admin.poll(0.02)
+            down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._heard)
             if down and time.monotonic() > started + _ALL_DOWN_FOR:
-                raise self._no_connection()
-        self.answer(future, "who it is")
-        self._told.clear()
+                raise errors.unconnected(self.name, self._heard)
+        self._answer(future, "who it is")
+        self._heard.clear()
 
-    def _no_connection(self) -> ClusterUnreachableError | ClusterRefusedError:
-        from confluent_kafka import KafkaError
+    def _answer(self, future: Future[Answer], wanted: str) -> Answer:
+        with self.explaining(wanted):
+            return future.result(_TIMEOUT + 5)
 
-        advice = {
-            KafkaError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password of the connection",
-            KafkaError._SSL: "check security.protocol and the ssl settings of the connection",
-            KafkaError._RESOLVE: "check the names in `bootstrap`",
-            KafkaError._BAD_MSG: "check `bootstrap` and security.protocol: what listens there does not speak this",
-        }
-        codes = [error.code() for error in self._told]
-        if any("SSL" in error.str() for error in self._told):  # a handshake that is cut off has no code of its own
-            codes.append(KafkaError._SSL)
-        texts = dict.fromkeys(
-            _TIMES.sub("", error.str()) for error in self._told if error.code() != KafkaError._ALL_BROKERS_DOWN
-        )
-        said = "; ".join(list(texts)[:_SHOWN]) or "no connection"
-        for code, what_to_do in advice.items():
-            if code in codes:
-                kind = ClusterUnreachableError if code == KafkaError._RESOLVE else ClusterRefusedError
-                return kind(
-                    f"the cluster {self.name} cannot be reached: {said}. {what_to_do[0].upper()}{what_to_do[1:]}"
-                )
-        return ClusterUnreachableError(
-            f"the cluster {self.name} cannot be reached: {said}. See that it is up and that `bootstrap` is right"
-        )
-
-    def _text(self, error: BaseException) -> str:
+    def _answer_unless(self, absent: int, future: Future[Answer], wanted: str) -> Answer | None:
+        """Wait for an answer; None where the error has the code that says: there is no such thing."""
         from confluent_kafka import KafkaException
 
-        said = error.args[0].str() if isinstance(error, KafkaException) else str(error) or type(error).__name__
-        return kafka_options.without_secrets(said, self.config)
+        with self.explaining(wanted):
+            try:
+                return future.result(_TIMEOUT + 5)
+            except KafkaException as error:
+                if error.args[0].code() != absent:
+                    raise
+        return None
+
+    def _described_topics(self, names: list[str]) -> dict[str, Any]:
+        from confluent_kafka import KafkaError, TopicCollection
+
+        if not names:
+            return {}
+        # Not `list_topics(name)`: it creates the topic where brokers do that for whoever asks.
+        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT)
+        absent = KafkaError.UNKNOWN_TOPIC_OR_PART
+        return {name: self._answer_unless(absent, futures[name], f"the topic {name}") for name in names}
+
+    def _described_groups(self, names: list[str]) -> dict[str, ConsumerGroupDescription | None]:
+        from confluent_kafka import KafkaError
+
+        if not names:
+            return {}
+        futures = self._admin.describe_consumer_groups(names, request_timeout=_TIMEOUT)
+        absent = KafkaError.GROUP_ID_NOT_FOUND
+        return {name: self._answer_unless(absent, futures[name], f"the group {name}") for name in names}
+
+    def _group_offsets(self, request: Any) -> Future[Any]:
+        return self._admin.list_consumer_group_offsets([request], request_timeout=_TIMEOUT)[request.group_id]
+
+    def _offsets(self, topic: str, partitions: Iterable[int], which: OffsetSpec, level: IsolationLevel) -> Offsets:
+        from confluent_kafka import TopicPartition
+
+        futures = self._admin.list_offsets(
+            {TopicPartition(topic, partition): which for partition in partitions},
+            isolation_level=level,
+            request_timeout=_TIMEOUT,
+        )
+        return {
+            place.partition: self._answer(future, f"the offsets of {topic}, partition {place.partition}").offset
+            for place, future in futures.items()
+        }
+
+    def _missing(self, name: str) -> TopicMissingError:
+        topics = [each for each in self._admin.list_topics(timeout=_TIMEOUT).topics if each[:2] != "__"]
+        what_to_do = suggestion(name, topics) or "; correct the name, or create the topic"
+        return TopicMissingError(f"the cluster {self.name} has no topic {quoted(name)}{what_to_do}")
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> dict[str, Offsets]:
+    found: dict[str, Offsets] = {}
+    for place in places:
+        if place.offset >= 0:
+            found.setdefault(str(place.topic), {})[place.partition] = place.offset
+    return found
+
+
+def _state(name: str, protocol: str) -> GroupState:
+    states = {
+        "STABLE": GroupState.STABLE,
+        "PREPARING_REBALANCING": GroupState.REBALANCING,
+        "COMPLETING_REBALANCING": GroupState.REBALANCING,
+        "EMPTY": GroupState.EMPTY,
+        "DEAD": GroupState.MISSING,
+    }
+    # The client has no names for the two states in which groups of the newer protocol rebalance.
+    return states.get(name, GroupState.REBALANCING if protocol == "consumer" else GroupState.UNKNOWN)

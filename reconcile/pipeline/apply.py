@@ -15,7 +15,7 @@ from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.handoffs import (
     Applied,
     AppliedLink,
@@ -161,7 +161,7 @@ class _Applying:
         """Read log and source again, and write the records of what has not moved on."""
         job, contract = self.job, self.job.contract
         ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
-        with closing(Cluster(contract.topic.cluster, self.connection.resolve())) as cluster:
+        with closing(ClusterClient(contract.topic.cluster, self.connection.resolve())) as cluster:
             route = cluster.topic(link.topic)
             if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
                 raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
@@ -194,7 +194,7 @@ class _Applying:
         for each in records:
             if each.offset is not None:
                 places[each.partition] = max(each.offset, places.get(each.partition, 0))
-        with closing(Cluster(self.job.contract.topic.cluster, self.connection.resolve())) as cluster:
+        with closing(ClusterClient(self.job.contract.topic.cluster, self.connection.resolve())) as cluster:
             if not awaited(lambda: cluster.committed(other.group, other.topic, places), places, timeout):
                 raise StaleGroupError(
                     f"{link.link} builds on {other.group}, which has not come to its corrections within"

@@ -19,7 +19,7 @@ from reconcile.gather.log.history import History
 from reconcile.gather.log.history_store import HistoryStore
 from reconcile.gather.stores import row_columns
 from reconcile.gather.stores.digest import Mode
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.handoffs import (
     OUTBOX,
     ComparedField,
@@ -187,7 +187,7 @@ def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
     """Read what lies in the failure topics of a consumer now."""
     contract = job.contract
     connection = cluster_connection(job)
-    with closing(Cluster(contract.topic.cluster, connection.resolve())) as cluster:
+    with closing(ClusterClient(contract.topic.cluster, connection.resolve())) as cluster:
         logs = parked.read(
             job.spark, contract, consumer, cluster, connection, HistoryStore.of(job.workspace), value_schema(job)
         )
@@ -196,7 +196,7 @@ def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
 
 def resolved_since(job: Job, consumer: Consumer, records: DataFrame) -> DataFrame:
     """Mark those parked records of a consumer with what was committed past since they were read."""
-    with closing(Cluster(job.contract.topic.cluster, cluster_connection(job).resolve())) as cluster:
+    with closing(ClusterClient(job.contract.topic.cluster, cluster_connection(job).resolve())) as cluster:
         return parked.resolved_since(records, cluster, consumer)
 
 

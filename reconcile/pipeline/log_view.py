@@ -20,7 +20,7 @@ from reconcile.settings.connections import ClusterConnection, Registry
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from reconcile.kafka.cluster import Cluster
+    from reconcile.kafka.client import ClusterClient
 
 
 def cluster_connection(job: Job) -> ClusterConnection:
@@ -57,7 +57,7 @@ class LogView:
     ends: Mapping[int, int]
 
     @classmethod
-    def read(cls, job: Job, cluster: Cluster) -> LogView:
+    def read(cls, job: Job, cluster: ClusterClient) -> LogView:
         """Read the log up to where it ends now."""
         topic = job.contract.topic.name
         partitions = cluster.topic(topic).partitions

@@ -16,7 +16,7 @@ from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
@@ -137,7 +137,7 @@ class _Planning:
         _LOG.info("planning")
         connection = cluster_connection(job)
         found: dict[str, LinkPlan] = {}
-        with closing(Cluster(contract.topic.cluster, connection.resolve())) as cluster:
+        with closing(ClusterClient(contract.topic.cluster, connection.resolve())) as cluster:
             routes = {}
             for draft in drafts:
                 try:
@@ -167,7 +167,7 @@ class _Planning:
                         found[link] = self._unlooked(_refusing(draft, str(error)))
         return found
 
-    def _route(self, cluster: Cluster, consumer: Consumer) -> Route:
+    def _route(self, cluster: ClusterClient, consumer: Consumer) -> Route:
         main = self.job.contract.topic.name
         name = _topic(consumer, main)
         topic = cluster.topic(name)
@@ -175,7 +175,7 @@ class _Planning:
         since = cluster.ends(name, topic.partitions)
         return Route(name, topic.id, len(topic.partitions), since, tuple(sorted(readers)), name == main)
 
-    def _log(self, cluster: Cluster, drafts: Sequence[_Draft]) -> Log:
+    def _log(self, cluster: ClusterClient, drafts: Sequence[_Draft]) -> Log:
         topic, view = self.job.contract.topic, LogView.read(self.job, cluster)
         inference = infer_from_log(view.records, view.history.index, topic)
         layout = cluster.layouts([topic.name])[topic.name]

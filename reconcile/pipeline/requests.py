@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.kafka.reader import read as read_log
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -113,7 +113,7 @@ def drain(cluster: Mapping[str, Any], control: ControlStore, say: Callable[[str]
     A record that holds no request is told and passed by: nobody could ever run it. Where the control store does not
     keep one, that is raised, and the record is read again next time.
     """
-    return sum(_kept(message, control, say, topic) for message in _unread(cluster, topic))
+    return sum(_kept(message, control, say, topic) for message in _received(cluster, topic))
 
 
 def _kept(message: Message, control: ControlStore, say: Callable[[str], None], topic: str) -> bool:
@@ -138,45 +138,27 @@ def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and re.fullmatch("[^\0\ud800-\udfff]+", value) is not None
 
 
-def _unread(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
-    """Give what the keepers have not read, up to where the topic ends now; each is committed when the next is asked."""
-    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+def _received(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
+    """Read what the keepers have not, up to where the topic ends now; each is committed when the next is wanted."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    settings = {
-        **cluster, "group.id": KEEPERS, "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0,
-        "enable.partition.eof": True,
-    }  # fmt: skip
+    settings = {**cluster, "group.id": KEEPERS, "enable.auto.commit": False, "log_level": 0}
     try:
-        with closing(Consumer(settings)) as consumer:
-            found = consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
+        with closing(Consumer(settings)) as keeper:
+            found = keeper.list_topics(topic, timeout=_SECONDS).topics[topic]
             if found.error is not None:
                 raise UnreachableError(f"the topic {topic} cannot be read: {found.error}")
             places = [TopicPartition(topic, partition) for partition in found.partitions]
-            ends = {each.partition: consumer.get_watermark_offsets(each, timeout=_SECONDS) for each in places}
-            committed = consumer.committed(places, timeout=_SECONDS)
-            starts = {each.partition: max(each.offset, ends[each.partition][0]) for each in committed}
-            left = {each: ends[each][1] for each in starts if starts[each] < ends[each][1]}
-            consumer.assign([TopicPartition(topic, each, starts[each]) for each in left])
-            deadline = time.monotonic() + _SECONDS
-            while left:
-                message = consumer.poll(0.5)
-                if message is None:
-                    if time.monotonic() > deadline:
-                        raise UnreachableError(f"{topic} does not give what stands in it; try again")
-                    continue
-                error = message.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise UnreachableError(f"{topic} cannot be read: {error}")
-                deadline = time.monotonic() + _SECONDS
-                partition, offset = message.partition(), message.offset()
-                assert partition is not None
-                assert offset is not None
-                if error is None:
+            extents = {each.partition: keeper.get_watermark_offsets(each, timeout=_SECONDS) for each in places}
+            stretches = {
+                each.partition: (max(each.offset, extents[each.partition][0]), extents[each.partition][1])
+                for each in keeper.committed(places, timeout=_SECONDS)
+            }
+            behind = {partition: stretch for partition, stretch in stretches.items() if stretch[0] < stretch[1]}
+            options = {**cluster, "auto.offset.reset": "earliest", "log_level": 0}
+            for batch in read_log(options, topic, behind) if behind else ():
+                for message in batch:
                     yield message
-                    consumer.commit(offsets=[TopicPartition(topic, partition, offset + 1)], asynchronous=False)
-                # The last offset may be that of a marker, which is never given.
-                if error is not None or offset + 1 >= left[partition]:
-                    del left[partition]
-                    consumer.incremental_unassign([TopicPartition(topic, partition)])
+                    keeper.commit(message=message, asynchronous=False)
     except KafkaException as error:
         raise UnreachableError(f"{topic} cannot be read: {error.args[0].str()}") from None

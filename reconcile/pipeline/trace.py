@@ -20,7 +20,7 @@ from reconcile.gather.log.history_columns import (
     TYPE,
     VERSION,
 )
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_connection, history_up_to
@@ -55,7 +55,7 @@ def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit:
     from pyspark.sql import functions as f
 
     topic = job.contract.topic
-    with closing(Cluster(topic.cluster, cluster_connection(job).resolve())) as cluster:
+    with closing(ClusterClient(topic.cluster, cluster_connection(job).resolve())) as cluster:
         ends = cluster.ends(topic.name, cluster.topic(topic.name).partitions)
     history = history_up_to(job, ends)
     log = history.records(job.spark)

@@ -22,7 +22,7 @@ from reconcile.errors import UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import row_columns
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.apply import awaited
 from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink
 from reconcile.pipeline.job import Job
@@ -106,7 +106,7 @@ class _Verifying:
             for partition, offset in each.items():
                 places[partition] = max(offset, places.get(partition, 0))
         connection = cluster_connection(self.job)
-        with closing(Cluster(self.job.contract.topic.cluster, connection.resolve())) as cluster:
+        with closing(ClusterClient(self.job.contract.topic.cluster, connection.resolve())) as cluster:
             awaited(
                 lambda: cluster.committed(link.group, link.topic, places),
                 places,

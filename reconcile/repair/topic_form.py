@@ -13,9 +13,9 @@ from reconcile.domain.canonical import is_whole
 from reconcile.domain.key import rebuilds
 from reconcile.gather.log.avro import AvroSchema
 from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.reader import read_newest
 from reconcile.repair import json_values
 from reconcile.repair.json_values import Path, Types, path_of
-from reconcile.repair.tail import Tail
 from reconcile.repair.value_codec import Codec
 
 if TYPE_CHECKING:
@@ -65,19 +65,10 @@ def newest(
     name: str, settings: Mapping[str, str], topic: str, begins: Mapping[int, int], ends: Mapping[int, int]
 ) -> list[Sample]:
     """Read the newest committed records of a topic, the oldest first in each partition."""
-    starts = {p: max(begins[p], end - EACH) for p, end in ends.items() if end > begins[p]}
-    found: list[Sample] = []
-
-    def see(record: Message) -> None:
-        found.append(sample(record))
-
-    if starts:
-        with (
-            closing(ClusterClient(name, settings)) as client,
-            closing(Tail(client, topic, starts, see, committed_only=True)) as tail,
-        ):
-            tail.read_to({partition: ends[partition] for partition in starts})
-    return found
+    if not any(end > begins[partition] for partition, end in ends.items()):
+        return []
+    with closing(ClusterClient(name, settings)) as client, client.explaining(f"the records of {topic}"):
+        return [sample(record) for record in read_newest(client.config, topic, begins, ends, EACH)]
 
 
 def sample(record: Message) -> Sample:

@@ -24,7 +24,7 @@ from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.files import committed
 from reconcile.gather.log.history_index import Growth, Held, Index, Segment
 from reconcile.gather.topology_facts import ClusterFacts, cluster_facts
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
@@ -78,7 +78,7 @@ def by_severity(found: dict[str, Any], severity: str) -> list[str]:
 
 def facts_of(lab: Lab, contract: Path) -> ClusterFacts:
     """Ask the cluster what the checks look at."""
-    with closing(Cluster("main", {"bootstrap.servers": lab.bootstrap})) as cluster:
+    with closing(ClusterClient("main", {"bootstrap.servers": lab.bootstrap})) as cluster:
         return cluster_facts(cluster, load_contract(contract))
 
 

@@ -35,8 +35,8 @@ from reconcile.gather.stores.store_errors import (
     StoreUnreachableError,
 )
 from reconcile.gather.stores.store_session import connect
-from reconcile.kafka.client import ClusterRefusedError, ClusterUnreachableError
-from reconcile.kafka.cluster import Cluster, GroupState, TopicMissingError
+from reconcile.kafka.client import ClusterClient, GroupState
+from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
 from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
@@ -139,7 +139,7 @@ class Scratch:
 
     def _decided(self) -> bool:
         """Tell whether the log shows how the last transaction ended: its producer hears of it before."""
-        with closing(Cluster("main", {"bootstrap.servers": self.lab.bootstrap})) as cluster:
+        with closing(ClusterClient("main", {"bootstrap.servers": self.lab.bootstrap})) as cluster:
             partitions = cluster.topic(self.name).partitions
             return cluster.ends(self.name, partitions) == cluster.high_watermarks(self.name, partitions)
 
@@ -275,7 +275,7 @@ def test_the_fence_is_fair_under_traffic(lab: Lab) -> None:
 
 def offsets_group(lab: Lab, group: str) -> Any:
     """Describe a group of the accounts' topic."""
-    with closing(Cluster("main", {"bootstrap.servers": lab.bootstrap})) as cluster:
+    with closing(ClusterClient("main", {"bootstrap.servers": lab.bootstrap})) as cluster:
         return cluster.group(group, "user-account")
 
 
@@ -602,7 +602,7 @@ def test_a_cluster_that_cannot_be_had_is_named(
     """What librdkafka tells apart from its answers is in the error, within seconds, and no secret is."""
     started = time.monotonic()
     with pytest.raises(kind) as error:
-        Cluster("main", {"bootstrap.servers": lab.bootstrap, **config})
+        ClusterClient("main", {"bootstrap.servers": lab.bootstrap, **config})
     assert message in str(error.value)
     assert "hush-hush" not in str(error.value)
     assert time.monotonic() - started < 60
@@ -636,7 +636,7 @@ def test_an_untrusted_certificate_is_named(tmp_path: Path) -> None:
         try:
             address = f"127.0.0.1:{listener.getsockname()[1]}"
             with pytest.raises(ClusterRefusedError, match="certificate verify failed"):
-                Cluster("main", {"bootstrap.servers": address, "security.protocol": "SSL"})
+                ClusterClient("main", {"bootstrap.servers": address, "security.protocol": "SSL"})
         finally:
             stop.set()
             server.join()

@@ -23,7 +23,7 @@ from reconcile.gather.stores import postgres_rows
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.gather.stores.store_errors import SnapshotLostError
-from reconcile.kafka.client import ClusterRefusedError
+from reconcile.kafka.errors import ClusterRefusedError
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
 from reconcile.lab.services.database import connect

@@ -50,10 +50,10 @@ class Topic:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *values: bytes) -> None:
         self.values, self.committed = values, 0
-        monkeypatch.setattr(wakeup, "_unread", self._unread)
+        monkeypatch.setattr(wakeup, "_received", self._received)
         monkeypatch.setattr(claims, "_cluster", dict)
 
-    def _unread(self, *_: object) -> Iterator[Record]:
+    def _received(self, *_: object) -> Iterator[Record]:
         for offset, value in enumerate(self.values):
             yield Record(value, offset)
             self.committed = offset + 1

@@ -51,14 +51,14 @@ def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:
         def _emit(self, link: LinkPlan, _held: HeldLease) -> None:
             done.append(f"emitted {link.consumer}")
 
-    class Cluster:
+    class ClusterClient:
         def __init__(self, *_: Any) -> None: ...
 
         def close(self) -> None: ...
 
     connection = type("Connection", (), {"resolve": lambda _: {}})()
     monkeypatch.setattr(stage_apply, "awaited", awaited)
-    monkeypatch.setattr(stage_apply, "Cluster", Cluster)
+    monkeypatch.setattr(stage_apply, "ClusterClient", ClusterClient)
     monkeypatch.setattr("reconcile.pipeline.apply.cluster_connection", lambda _: connection)
     of: Contract = contract()
     login = of.consumers[0]

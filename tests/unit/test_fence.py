@@ -31,7 +31,7 @@ from reconcile.gather.fence.group_position import (
 )
 from reconcile.gather.fence.settling import Settling
 from reconcile.gather.stores.store_session import Collation, Snapshot
-from reconcile.kafka.cluster import GroupStanding, GroupState, Member, TopicStanding
+from reconcile.kafka.client import GroupDescription, GroupState, Member, TopicDescription
 from reconcile.workspace.handoff import parse, to_data
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -118,7 +118,7 @@ def fence() -> Fence:
     snapshot = Snapshot("0-1", AT, "18.4", False, Collation("UTF8", "c", "C", None))
     types = Layout(("uuid",), "bigint", ("numeric(10,2)", "text"))
     member = Member("m-1", "client", "/10.0.0.1", "static-1", (0,))
-    group = GroupStanding("g", GroupState.REBALANCING, "classic", "range", (member,))
+    group = GroupDescription("g", GroupState.REBALANCING, "classic", "range", (member,))
     places = (
         GroupPlace(0, 9, 10, None, 0, PlaceState.CAUGHT_UP),
         GroupPlace(1, None, None, 3, 7, PlaceState.NO_COMMIT),
@@ -170,10 +170,10 @@ class FakeCluster:
     def high_watermarks(self, *_: object) -> dict[int, int]:
         return {0: 10}
 
-    def group(self, name: str, _topic: str) -> GroupStanding:
-        return GroupStanding(name, self.state, "classic", "", ())
+    def group(self, name: str, _topic: str) -> GroupDescription:
+        return GroupDescription(name, self.state, "classic", "", ())
 
-    def next_records(self, _topic: str, places: Mapping[int, int], _committed: bool) -> dict[int, int | None]:
+    def next_records(self, _topic: str, places: Mapping[int, int], _isolation: str) -> dict[int, int | None]:
         if places:
             self.probes.append(places)
         return {partition: self.record and at for partition, at in places.items()}
@@ -182,7 +182,7 @@ class FakeCluster:
 def waiting(cluster: Any, timeout: float = 60) -> tuple[Settling, list[int]]:
     """A group that is to reach offset 10, and the lags that it reports."""
     lags: list[int] = []
-    topic = TopicStanding("topic", "id", (0,))
+    topic = TopicDescription("topic", "id", (0,))
     return Settling(cluster, CONSUMER, "a/b", topic, {0: 0}, {0: 10}, timeout, lambda _, lag: lags.append(lag)), lags
 
 

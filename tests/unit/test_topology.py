@@ -19,7 +19,7 @@ from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, Topi
 from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
 from reconcile.gather.log.history_index import Growth
 from reconcile.gather.topology_facts import ClusterFacts, Reader, topics_of
-from reconcile.kafka.cluster import GroupStanding, GroupState, Member
+from reconcile.kafka.client import GroupDescription, GroupState, Member
 from reconcile.kafka.layout import TopicLayout, layout
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -77,7 +77,7 @@ def place(partition: int, state: PlaceState = PlaceState.CAUGHT_UP, committed: i
 
 def fence(name: str = "login", *places: GroupPlace, **group: Any) -> ConsumerFence:
     """Give the fence of a consumer whose group has one member, and has read all."""
-    standing = GroupStanding(
+    standing = GroupDescription(
         f"{name}-service",
         group.get("state", GroupState.STABLE),
         group.get("protocol", "classic"),

@@ -13,7 +13,7 @@ from reconcile.contract.terms import TOMBSTONE
 from reconcile.gather.fence.fence import ConsumerFence
 from reconcile.gather.fence.group_position import PlaceState
 from reconcile.gather.topology_facts import Reader, own_topics
-from reconcile.kafka.cluster import GroupState
+from reconcile.kafka.client import GroupState
 from reconcile.kafka.layout import TopicLayout
 
 SHORTEST = timedelta(days=7)

@@ -27,7 +27,8 @@ from reconcile.gather.log.history_columns import (
     by_partition,
 )
 from reconcile.gather.log.history_store import HistoryStore
-from reconcile.kafka.cluster import Cluster, TopicMissingError
+from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.errors import TopicMissingError
 from reconcile.settings import connections
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def read(
     spark: SparkSession,
     contract: Contract,
     consumer: Consumer,
-    cluster: Cluster,
+    cluster: ClusterClient,
     connection: connections.ClusterConnection,
     store: HistoryStore,
     avro: AvroSchema | None,
@@ -177,7 +178,7 @@ def committed_past(group: Column) -> Column:
     return f.concat(group, f.lit(" has committed past it"))
 
 
-def resolved_since(records: DataFrame, cluster: Cluster, consumer: Consumer) -> DataFrame:
+def resolved_since(records: DataFrame, cluster: ClusterClient, consumer: Consumer) -> DataFrame:
     """Give parked records with what the groups that read them have committed past since."""
     from pyspark.sql import functions as f
 

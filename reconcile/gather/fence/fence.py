@@ -11,7 +11,7 @@ from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, UnreachableError
 from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
 from reconcile.gather.stores.store_session import Snapshot
-from reconcile.kafka.cluster import GroupStanding, GroupState
+from reconcile.kafka.client import GroupDescription, GroupState
 from reconcile.workspace.manifest import Stage
 
 
@@ -50,7 +50,7 @@ class ConsumerFence:
     snapshot: Snapshot | None
     types: Layout[str] | None
     rows: int | None
-    group: GroupStanding
+    group: GroupDescription
     places: tuple[GroupPlace, ...]
     settled: bool
     """Whether the copy holds all that the topic held at the source's instant."""

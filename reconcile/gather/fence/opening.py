@@ -24,8 +24,8 @@ from reconcile.gather.stores import store_check, store_session
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.store_check import Mismatches, relation
 from reconcile.gather.stores.store_session import StoreSession
-from reconcile.kafka.client import ClusterUnreachableError
-from reconcile.kafka.cluster import Cluster, GroupStanding, Offsets, TopicStanding
+from reconcile.kafka.client import ClusterClient, GroupDescription, Offsets, TopicDescription
+from reconcile.kafka.errors import ClusterUnreachableError
 from reconcile.settings.connections import ClusterConnection, Connection, Folder, Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
@@ -152,14 +152,14 @@ class _Opening:
         except ReconcileError as error:
             raise self._mismatches.at(path, error) from None
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterClient:
         path, name = ("topic", "cluster"), self.contract.topic.cluster
         connection = self._connection(path, name)
         if not isinstance(connection, ClusterConnection):
             raise self._mismatches.at(path, RefusedError(f"the connection {name} is no Kafka cluster"))
-        return self.stack.enter_context(closing(Cluster(name, connection.resolve())))
+        return self.stack.enter_context(closing(ClusterClient(name, connection.resolve())))
 
-    def _topic(self, cluster: Cluster) -> TopicStanding:
+    def _topic(self, cluster: ClusterClient) -> TopicDescription:
         try:
             return cluster.topic(self.contract.topic.name)
         except RefusedError as error:
@@ -198,7 +198,7 @@ class _Opening:
         return SourceFence(source.store, snapshot, types, rows, pending)
 
     def _settling(
-        self, consumer: Consumer, cluster: Cluster, topic: TopicStanding, begins: Offsets, ends: Offsets
+        self, consumer: Consumer, cluster: ClusterClient, topic: TopicDescription, begins: Offsets, ends: Offsets
     ) -> Settling:
         timeout = (consumer.settle.timeout if self.timeout is None else self.timeout).total_seconds()
         link = self.contract.link(consumer)
@@ -222,7 +222,7 @@ class _Opening:
                 time.sleep(POLL_EVERY)
         return [link for link in links if link in reached]
 
-    def _closed(self, cluster: Cluster, topic: TopicStanding, ends: Offsets) -> tuple[PartitionPlace, ...]:
+    def _closed(self, cluster: ClusterClient, topic: TopicDescription, ends: Offsets) -> tuple[PartitionPlace, ...]:
         now = self._topic(cluster)
         if now.id != topic.id:
             raise ClusterUnreachableError(f"the topic {topic.name} was made anew while we looked: start again")
@@ -265,7 +265,7 @@ class _Opening:
 class _Link:
     """One copy and the group that keeps it."""
 
-    group: GroupStanding
+    group: GroupDescription
 
     def __init__(self, copy: _Copy, settling: Settling) -> None:
         self.copy = copy
@@ -283,7 +283,7 @@ class _Link:
         self.group = settling.cluster.group(copy.consumer.group, settling.topic.name)
 
 
-def _compacted(cluster: Cluster, topic: str) -> bool:
+def _compacted(cluster: ClusterClient, topic: str) -> bool:
     try:
         layout = cluster.layouts([topic])[topic]
     except RefusedError:

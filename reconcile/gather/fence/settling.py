@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from reconcile.contract.model import Consumer
 from reconcile.gather.fence.group_position import PlaceState, lag_of, state_of
-from reconcile.kafka.cluster import Cluster, GroupState, Offsets, TopicStanding
+from reconcile.kafka.client import ClusterClient, GroupState, Offsets, TopicDescription
 
 POLL_EVERY = 0.2
 NOBODY_FOR = 10.0
@@ -21,10 +21,10 @@ Progress = Callable[[str, int], None]
 class Settling:
     """One group on its way to the ends of a topic."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     consumer: Consumer
     link: str
-    topic: TopicStanding
+    topic: TopicDescription
     begins: Offsets
     ends: Offsets
     timeout: float
@@ -72,8 +72,7 @@ class Settling:
 
     def _probe(self, places: Mapping[int, int]) -> dict[int, int | None]:
         new = {p: at for p, at in places.items() if self._probed.get(p, (None, None))[0] != at}
-        committed_only = self.consumer.isolation == "read_committed"
-        for partition, record in self.cluster.next_records(self.topic.name, new, committed_only).items():
+        for partition, record in self.cluster.next_records(self.topic.name, new, self.consumer.isolation).items():
             self._probed[partition] = (new[partition], record)
         return {partition: self._probed[partition][1] for partition in places}
 

@@ -8,12 +8,12 @@ Python, to the same offsets; it is slower only where there are no gaps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from reconcile.gather.log.history_index import Range
 from reconcile.kafka import options as kafka_options
+from reconcile.kafka import reader
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -26,8 +26,6 @@ _SAMPLE = 500
 _PLACES = 4
 _BATCH = 5000
 _CHUNK = 500_000
-_WAIT = 0.1
-"""Seconds: the client gives back a batch that is not full only after them, also at the end of the log."""
 _SCHEMA = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 _HEADERS = "headers array<struct<key: string, value: binary>>"
 
@@ -85,39 +83,9 @@ def _chunks(ranges: Mapping[int, Range]) -> Iterator[Chunk]:
 def _consumed(
     settings: Mapping[str, str], topic: str, chunk: Chunk, isolation: str, size: int
 ) -> Iterator[Sequence[Any]]:
-    """Give the records of a chunk in batches; raise KafkaException, also where the log no longer has its first."""
-    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
+    """Read the records of a chunk in batches; raise KafkaException, also where the log no longer has its first."""
     partition, start, end = chunk
-    options: dict[str, Any] = {
-        **kafka_options.for_librdkafka(settings),
-        "group.id": "reconcile-history",  # a name is needed; nothing is ever committed
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-        "isolation.level": isolation,
-        "queued.max.messages.kbytes": 16 * 1024,
-    }
-    with closing(Consumer(options)) as consumer:
-        consumer.assign([TopicPartition(topic, partition, start)])
-        silent, done = 0.0, False
-        while not done:
-            found: list[Any] = consumer.consume(size, timeout=_WAIT)
-            silent = 0.0 if found else silent + _WAIT
-            if silent > 2 * kafka_options.TIMEOUT:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"partition {partition} of {topic} is silent"))
-            kept = []
-            for record in found:
-                error = record.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
-                if error is not None or record.offset() >= end:
-                    done = True
-                    break
-                kept.append(record)
-            done = done or bool(kept and kept[-1].offset() == end - 1)
-            if kept:
-                yield kept
+    return reader.read(kafka_options.for_librdkafka(settings), topic, {partition: (start, end)}, isolation, size)
 
 
 def _arrow(found: Sequence[Any], *, headers: bool) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from reconcile.gather.log.history_index import Index, LogState, Range, extended,
 from reconcile.gather.log.history_store import HistoryStore, Home
 from reconcile.gather.log.records import Derivation
 from reconcile.kafka import options as kafka_options
-from reconcile.kafka.cluster import Cluster
+from reconcile.kafka.client import ClusterClient
 from reconcile.settings import connections
 from reconcile.workspace.filesystem import literal
 
@@ -138,7 +138,7 @@ def extend(
 
 def _log_state(topic: Topic, settings: Mapping[str, str], isolation: str) -> LogState:
     """Ask where the log begins and ends, by a client that lives no longer than the question."""
-    with closing(Cluster(topic.cluster, settings)) as cluster:
+    with closing(ClusterClient(topic.cluster, settings)) as cluster:
         standing = cluster.topic(topic.name)
         # In this order: a log that is written to and cut meanwhile never seems to begin behind its end.
         begins = cluster.begins(topic.name, standing.partitions)

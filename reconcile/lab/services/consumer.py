@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconcile.errors import UnreachableError
+from reconcile.kafka.reader import LogReader
 from reconcile.lab.services import offsets, parking
 from reconcile.lab.services.copies import LOGIN, Record, Service
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Producer
     from psycopg2.extensions import connection
 
 Trouble = Callable[[Record], Exception | None]
 OnFailure = Callable[[Record, Exception], None]
 
+_BATCH = 500
 _PATIENCE = 90.0
 """Longer than the cluster lets a transaction stand open of which it hears nothing more."""
 
@@ -127,55 +129,31 @@ class Group:
 
         A commit returns before what it decided can be read: what stands in a transaction is waited for.
         """
-        from confluent_kafka import KafkaError, TopicPartition
+        from confluent_kafka import KafkaException
 
         places = offsets.unread(offsets.admin_client(self._bootstrap), self._group, self._topic)
-        going = {number for number in places if number not in but}
-        found: list[Record] = []
-        read: dict[int, int] = {}
+        places = {number: place for number, place in places.items() if number not in but}
         self._read = {}
-        if not going:
-            return found
-        with closing(self._consumer()) as consumer:
-            consumer.assign([TopicPartition(self._topic, number, places[number][0]) for number in going])
-            while going:
-                message = consumer.poll(_PATIENCE)
-                if message is None:
-                    raise UnreachableError(
-                        f"{self._topic} gave nothing for {_PATIENCE:.0f} s; partitions not read to their end:"
-                        f" {sorted(going)}; a transaction may be open in them: try again once it has ended"
-                    )
-                partition, error = message.partition() or 0, message.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise RuntimeError(str(error))
-                if partition not in going:
-                    continue
-                if error is None:
-                    found.append(parking.received(message))
-                    continue
-                # Where readers of committed records stop for now: past all markers, and perhaps before the end.
-                read[partition] = message.offset() or 0
-                if read[partition] >= places[partition][1]:
-                    going.discard(partition)
-        self._read = read
+        options = {
+            "bootstrap.servers": self._bootstrap,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,
+        }
+        with closing(LogReader(options, self._topic, patience=_PATIENCE)) as log:
+            log.start({number: start for number, (start, _) in places.items()})
+            try:
+                batches = log.read_to({number: end for number, (_, end) in places.items()}, size=_BATCH)
+                found = [parking.received(message) for batch in batches for message in batch]
+            except KafkaException as error:
+                raise UnreachableError(
+                    f"{self._topic} was not read to its end: {error.args[0].str()}; a transaction may be open in it:"
+                    " try again once it has ended"
+                ) from None
+            self._read = log.positions
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def commit(self) -> None:
         """Commit what was read, and no more: what has arrived since is still to come."""
         if self._read:
             offsets.commit(self._bootstrap, self._group, self._topic, self._read)
-
-    def _consumer(self) -> Consumer:
-        from confluent_kafka import Consumer
-
-        return Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-                "log_level": 0,
-            }
-        )

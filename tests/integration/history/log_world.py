@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile.contract.model import Topic
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_store import HistoryStore
-from reconcile.kafka import cluster as live
+from reconcile.kafka import client as live
 from reconcile.lab.services.offsets import admin_client
 from reconcile.settings.connections import ClusterConnection
 
@@ -159,8 +159,8 @@ class LogWorld:
         return sorted(found)
 
     @contextmanager
-    def _asked(self) -> Iterator[live.Cluster]:
-        with closing(live.Cluster("main", self.cluster.resolve())) as cluster:
+    def _asked(self) -> Iterator[live.ClusterClient]:
+        with closing(live.ClusterClient("main", self.cluster.resolve())) as cluster:
             yield cluster
 
 

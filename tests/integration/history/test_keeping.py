@@ -16,7 +16,7 @@ import pytest
 from reconcile.errors import UnreachableError
 from reconcile.gather.log import history_segment
 from reconcile.gather.log.history import History
-from reconcile.kafka.cluster import TopicMissingError
+from reconcile.kafka.errors import TopicMissingError
 from tests.integration.history.log_world import LogWorld, event, until
 
 KILLED = """
