@@ -20,10 +20,11 @@ from typing import Any
 from reconcile.audit import compare
 from reconcile.domain.canonical import Layout
 from reconcile.domain.case import FieldRule
-from reconcile.gather.stores import buckets, digest, store_session
+from reconcile.gather.stores import buckets, digest
 from reconcile.gather.stores.digest import Mode, Reading, Side
 from reconcile.gather.stores.link_rows import PostgresRows
-from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.postgres_store import PostgresStore
+from reconcile.gather.stores.session import open_session
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.services.database import connect
@@ -72,7 +73,7 @@ def sides(lab: Lab, rows: int) -> Iterator[tuple[PostgresRows, PostgresRows]]:
     with ExitStack() as stack:
         found = []
         for table in ("ours", "theirs"):
-            opened = stack.enter_context(store_session.connect(table, url))
+            opened = stack.enter_context(open_session(table, url))
             snapshot = opened.take_snapshot()
             side = Side(("id",), COLUMNS, table=table, version="version")
             reading = Reading(side, TYPES, digest_form(), Mode.NATIVE, digest.bucket_count(rows))

@@ -29,7 +29,7 @@ import psutil
 from reconcile.contract.model import Topic
 from reconcile.files import jars
 from reconcile.gather.log.history import extend
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore
 from reconcile.kafka import client as live
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.kafka import Kafka

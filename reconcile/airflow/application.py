@@ -23,7 +23,7 @@ from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from reconcile.gather.stores.digest import AskedMode
+    from reconcile.gather.stores.digest import ComparisonMode
 
 REFUSED, TRY_LATER = 2, 75
 
@@ -45,7 +45,7 @@ def application(
     stages: str,
     consumers: tuple[str, ...],
     ids_file: Path | None,
-    mode: AskedMode,
+    mode: ComparisonMode,
     approved: bool,
     config: Path | None,
     workspace: str | None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from reconcile.gather.log.history_index import Growth
+    from reconcile.gather.log.index import Growth
 
 _NOWHERE = -1
 

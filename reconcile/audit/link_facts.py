@@ -13,7 +13,7 @@ from reconcile.domain.case import FieldRule, Link, Place
 from reconcile.gather.evidence.ledger import as_spelled
 from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.log.history_columns import EVENT_ID, TIMESTAMP
-from reconcile.gather.log.history_index import Index
+from reconcile.gather.log.index import Index
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from reconcile.contract.model import Topic
-    from reconcile.gather.log.history_index import Growth, Index, Range
+    from reconcile.gather.log.index import Growth, Index, Range
 
 Shares = Mapping[Partitioner, float]
 """The part of the samples that each partitioner explains."""

@@ -46,7 +46,7 @@ def doctor(context: click.Context, contract: Path, config: Path | None, workspac
     from reconcile.audit.topology import checked, exit_code
 
     checks = checked(facts)
-    untold = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.untold]
+    untold = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.unreadable]
     code = exit_code(checks, untold)
     if as_json:
         print_json(_data(contract, facts, checks, untold, code))
@@ -63,7 +63,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.gather.fence.opening import open_fence
     from reconcile.gather.log.avro import avro_schema
     from reconcile.gather.log.history import extend
-    from reconcile.gather.log.history_store import HistoryStore
+    from reconcile.gather.log.store import HistoryStore
     from reconcile.gather.topology_facts import cluster_facts
     from reconcile.kafka.client import ClusterClient
     from reconcile.settings.connections import ClusterConnection, Registry

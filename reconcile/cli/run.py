@@ -23,7 +23,7 @@ from reconcile.report.verdict import exit_code_with
 from reconcile.workspace.handoff import to_data
 
 if TYPE_CHECKING:
-    from reconcile.gather.stores.digest import AskedMode
+    from reconcile.gather.stores.digest import ComparisonMode
     from reconcile.pipeline.job import Job
     from reconcile.quality.suites import Checked
 
@@ -55,7 +55,7 @@ def run(
     consumers: tuple[str, ...],
     ids: tuple[str, ...],
     ids_file: Path | None,
-    mode: AskedMode,
+    mode: ComparisonMode,
     quality: bool | None,
     apply: bool,
     yes: bool,
@@ -119,7 +119,7 @@ def gather(
     contract: Path | None,
     consumers: tuple[str, ...],
     ids: tuple[str, ...],
-    mode: AskedMode,
+    mode: ComparisonMode,
     config: Path | None,
     workspace: str | None,
     as_json: bool,

@@ -14,15 +14,17 @@ from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import RefusedError
 from reconcile.gather import spark_read_errors
-from reconcile.gather.evidence import ledger, outbox, stash_table
+from reconcile.gather.evidence import outbox, stash_table
+from reconcile.gather.evidence.ledger import PostgresLedger, SparkLedger
 from reconcile.gather.fence.opening import OpenFence
-from reconcile.gather.stores import buckets, canonical_columns, digest, sides, spark_store
+from reconcile.gather.stores import buckets, canonical_columns, digest, spark_store
 from reconcile.gather.stores.buckets import Differing
-from reconcile.gather.stores.digest import AskedMode, Choice, Mode, Side
+from reconcile.gather.stores.comparison_pair import comparison_pair, copy_side, source_side, types_for
+from reconcile.gather.stores.digest import Choice, ComparisonMode, Mode, Side
 from reconcile.gather.stores.link_rows import LinkRows, PostgresRows, SparkRows
-from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.postgres_store import OpenPostgres, PostgresStore
+from reconcile.gather.stores.session import StoreSession
 from reconcile.gather.stores.spark_store import SparkStore
-from reconcile.gather.stores.store_session import StoreSession
 from reconcile.settings.connections import Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
@@ -54,9 +56,9 @@ class LinkReader:
     settings: Settings
     opened: OpenFence
 
-    def compared(self, asked: AskedMode) -> Compared:
-        """Give the rows to compare: all of them, or those in the buckets whose digests differ."""
-        choice = self._choice(asked)
+    def compared(self, mode: ComparisonMode) -> Compared:
+        """Read the rows to compare: all of them, or those in the buckets whose digests differ."""
+        choice = self._choice(mode)
         if choice.mode is Mode.FULL:
             source, copy = self.rows
             return Compared(source.all(self.spark), copy.all(self.spark), choice.mode, choice.reasons, None)
@@ -71,79 +73,53 @@ class LinkReader:
 
     @cached_property
     def rows(self) -> tuple[LinkRows, LinkRows]:
-        """Give both sides' rows: the source's and the copy's."""
-        frames, types = self._sides
-        pair = sides.pair(self.contract, self.consumer, *types, Mode.FULL, 1)
+        """The rows of both: the source's and the copy's."""
+        frames, types = self._typed_sides
+        pair = comparison_pair(self.contract, self.consumer, *types)
         found: list[LinkRows] = []
-        for reading, frame, store, session in zip(
-            (pair.source, pair.copy), frames, self._stores, self._sessions, strict=True
-        ):
-            if frame is None:
-                assert isinstance(store, PostgresStore)
-                assert session is not None
-                found.append(PostgresRows(store, session, reading))
+        for reading, frame, store in zip((pair.source, pair.copy), frames, self._stores, strict=True):
+            if isinstance(store, OpenPostgres):
+                found.append(PostgresRows(store.store, store.session, reading))
             else:
+                assert frame is not None
                 found.append(SparkRows(frame, spark_store.columns(reading.side), reading.form))
         return found[0], found[1]
 
     def ledger(self) -> DataFrame | None:
-        """Give the whole ledger; None if the consumer keeps none."""
-        if self.consumer.failure.ledger is None:
-            return None
-        store, session = self._stores[1], self._sessions[1]
-        if isinstance(store, PostgresStore):
-            assert session is not None
-            return ledger.PostgresLedger.of(store, session, self.consumer.failure.ledger).all(self.spark, session)
-        return ledger.SparkLedger(store, self.consumer.failure.ledger).all(self.spark)
+        """Read the whole ledger; None if the consumer keeps none."""
+        return None if self._ledger is None else self._ledger.all(self.spark)
 
     def ledger_bounds(self) -> DataFrame | None:
-        """Give the ledger's first offset and time by partition; None if the consumer keeps none."""
-        from pyspark.sql import functions as f
-
-        if self.consumer.failure.ledger is None:
-            return None
-        store, session = self._stores[1], self._sessions[1]
-        if isinstance(store, PostgresStore):
-            assert session is not None
-            return ledger.PostgresLedger.of(store, session, self.consumer.failure.ledger).bounds(self.spark, session)
-        entries = ledger.SparkLedger(store, self.consumer.failure.ledger).all(self.spark)
-        return entries.groupBy("partition").agg(f.min("offset").alias("offset"), f.min("at").alias("at"))
+        """Read the ledger's first offset and time by partition; None if the consumer keeps none."""
+        return None if self._ledger is None else self._ledger.bounds(self.spark)
 
     def ledger_of(self, events: DataFrame) -> DataFrame | None:
-        """Give the ledger's entries for events, with the events' `id`."""
-        if self.consumer.failure.ledger is None:
-            return None
-        store, session = self._stores[1], self._sessions[1]
-        if isinstance(store, PostgresStore):
-            assert session is not None
-            return ledger.PostgresLedger.of(store, session, self.consumer.failure.ledger).among(events)
-        return ledger.SparkLedger(store, self.consumer.failure.ledger).among(self.spark, events)
+        """Read the ledger's entries for events, with the events' `id`; None if the consumer keeps none."""
+        return None if self._ledger is None else self._ledger.among(self.spark, events)
 
     def stash_table(self) -> DataFrame | None:
-        """Give what lies in the consumer's table of problems, as `parked` gives what lies in topics."""
-        table, store, session = self.consumer.failure.stash, self._stores[1], self._sessions[1]
+        """Read what lies in the consumer's table of problems, as `parked` does what lies in topics."""
+        table, store = self.consumer.failure.stash, self._stores[1]
         if not isinstance(table, StashTable):
             return None
-        source_ids = self._sides[1][0].id
-        if isinstance(store, PostgresStore):
-            assert session is not None
-            return stash_table.read(self.spark, store, session, table, source_ids)
+        source_ids = self._typed_sides[1][0].id
+        if isinstance(store, OpenPostgres):
+            return stash_table.read(self.spark, store, table, source_ids)
         return stash_table.read_by_spark(self.spark, store, table, source_ids)
 
     def outbox(self) -> DataFrame | None:
-        """Give how many events of an id wait in the source's outbox; None if there is none."""
-        box, store, session = self.contract.source.outbox, self._stores[0], self._sessions[0]
+        """Read how many events of an id wait in the source's outbox; None if there is none."""
+        box, store = self.contract.source.outbox, self._stores[0]
         if box is None:
             return None
-        if isinstance(store, PostgresStore):
-            assert session is not None
-            return outbox.pending(self.spark, store, session, box)
+        if isinstance(store, OpenPostgres):
+            return outbox.pending(self.spark, store, box)
         return outbox.pending_by_spark(self.spark, store, box)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Turn what Spark says of a store into an error that says what to do."""
-        with spark_read_errors.told(self.opened, self.consumer.name, self.contract.link(self.consumer)):
+        with spark_read_errors.explained(self.opened, self.consumer.name, self.contract.link(self.consumer)):
             yield
 
     @property
@@ -152,18 +128,18 @@ class LinkReader:
 
         return row_columns.schema(len(self.consumer.fields))
 
-    def _choice(self, asked: AskedMode) -> Choice:
+    def _choice(self, mode: ComparisonMode) -> Choice:
         sessions = self._sessions
-        if asked == "full":
+        if mode == "full":
             return Choice(Mode.FULL, ("asked for",))
         if sessions[0] is None or sessions[1] is None:
-            if asked == "digest":
+            if mode == "digest":
                 raise RefusedError("the mode digest needs Postgres on both sides: use auto or full")
             return Choice(Mode.FULL, ("not both stores are Postgres",))
         servers = [digest.server(each.rows) for each in sessions if each is not None]
         checked = any(each.reading.checked for each in self._postgres_rows())
         found = digest.choose(servers[1], servers[0], checked=checked)
-        if found.mode is Mode.FULL and asked == "digest":
+        if found.mode is Mode.FULL and mode == "digest":
             raise RefusedError(f"the mode digest cannot be used: {'; '.join(found.reasons)}")
         return found
 
@@ -175,16 +151,23 @@ class LinkReader:
         return replace(rows.reading, mode=mode, buckets=digest.bucket_count(expected))
 
     @cached_property
-    def _stores(self) -> tuple[PostgresStore | SparkStore, PostgresStore | SparkStore]:
+    def _ledger(self) -> PostgresLedger | SparkLedger | None:
+        ledger, store = self.consumer.failure.ledger, self._stores[1]
+        if ledger is None:
+            return None
+        return PostgresLedger.of(store, ledger) if isinstance(store, OpenPostgres) else SparkLedger(store, ledger)
+
+    @cached_property
+    def _stores(self) -> tuple[OpenPostgres | SparkStore, OpenPostgres | SparkStore]:
         return self._store(self.contract.source, self._sessions[0]), self._store(self.consumer, self._sessions[1])
 
-    def _store(self, rows: Rows, session: StoreSession | None) -> PostgresStore | SparkStore:
+    def _store(self, rows: Rows, session: StoreSession | None) -> OpenPostgres | SparkStore:
         connection = self.settings.connection(rows.store)
         address = connection.resolve() if isinstance(connection, Store) else connection
         if isinstance(address, PostgresUrl):
             assert session is not None
             assert session.snapshot is not None
-            return PostgresStore(rows.store, address, session.snapshot.id)
+            return OpenPostgres(PostgresStore(rows.store, address, session.snapshot.id), session)
         return SparkStore.of(rows.store, address)
 
     @property
@@ -192,19 +175,19 @@ class LinkReader:
         return self.opened.source, self.opened.consumers[self.consumer.name]
 
     @cached_property
-    def _sides(self) -> tuple[tuple[DataFrame | None, DataFrame | None], tuple[Layout[str], Layout[str]]]:
-        """Give frames where Spark reads a side, and the types of both sides."""
+    def _typed_sides(self) -> tuple[tuple[DataFrame | None, DataFrame | None], tuple[Layout[str], Layout[str]]]:
+        """Frames where Spark reads a side, and the types of both sides."""
         fence, consumer = self.opened.fence, self.opened.fence.consumer(self.consumer.name)
-        wanted = sides.source_side(self.contract, self.consumer), sides.copy_side(self.consumer)
-        known = fence.source.types and sides.types_for(fence.source.types, self.contract, self.consumer)
+        wanted = source_side(self.contract, self.consumer), copy_side(self.consumer)
+        known = fence.source.types and types_for(fence.source.types, self.contract, self.consumer)
         with ThreadPoolExecutor(2) as pool:
             found = list(pool.map(self._typed, self._stores, wanted, (known, consumer.types)))
         return (found[0][0], found[1][0]), (found[0][1], found[1][1])
 
     def _typed(
-        self, store: PostgresStore | SparkStore, side: Side, known: Layout[str] | None
+        self, store: OpenPostgres | SparkStore, side: Side, known: Layout[str] | None
     ) -> tuple[DataFrame | None, Layout[str]]:
-        if isinstance(store, PostgresStore):
+        if isinstance(store, OpenPostgres):
             assert known is not None
             return None, known
         frame = store.frame(self.spark, side)

@@ -1,4 +1,4 @@
-"""What Spark says when a store fails it, told as errors of the store."""
+"""What Spark says when a store fails it, raised as errors of the store."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from reconcile.errors import ReconcileError
 from reconcile.gather.fence.opening import OpenFence
-from reconcile.gather.stores import store_errors
-from reconcile.gather.stores.store_errors import (
+from reconcile.gather.stores import errors
+from reconcile.gather.stores.errors import (
     SnapshotLostError,
     StatementTimeoutError,
     StoreReadError,
@@ -18,7 +18,7 @@ from reconcile.gather.stores.store_errors import (
 )
 from reconcile.spark.java_causes import root_cause
 
-_OURS = re.compile(r"reconcile\.gather\.store_errors\.(\w+Error): (.*)")
+_OURS = re.compile(rf"{re.escape(errors.__name__)}\.(\w+Error): (.*)")
 _POSTGRES = re.compile(r"PSQLException: (?:ERROR|FATAL): (.*)")
 _UNREACHABLE = re.compile(r"PSQLException: (Connection to .*|An I/O error.*|This connection has been closed.*)")
 # How each message begins: what follows can be a name out of the contract.
@@ -38,7 +38,7 @@ _LONGEST = 300
 
 
 @contextmanager
-def told(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
+def explained(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
     """Raise the error of the store for what Spark raises during the block; what our own code raises stays as it is."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PythonException
@@ -54,7 +54,7 @@ def told(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
 
 
 def by_spark(link: str, error: Exception) -> StoreReadError:
-    """Give the error for what Spark or a driver says, without the values that it quotes: they may be data."""
+    """Build the error for what Spark or a driver says, without the values that it quotes: they may be data."""
     thrown = root_cause(error)
     # What Spark tells in Python's own classes begins with its condition.
     text = str(error) if thrown is None else f"{thrown.getClass().getSimpleName()}: {thrown.getMessage()}"
@@ -64,9 +64,9 @@ def by_spark(link: str, error: Exception) -> StoreReadError:
 
 
 def by_postgres(link: str, said: str) -> ReconcileError | None:
-    """Give the error for what a Postgres, or a session of ours with one, says within a message of Spark's."""
+    """Build the error for what a Postgres, or a session of ours with one, says within a message of Spark's."""
     if match := _OURS.search(said):
-        ours: type[ReconcileError] = getattr(store_errors, match[1], StoreReadError)
+        ours: type[ReconcileError] = getattr(errors, match[1], StoreReadError)
         return ours(match[2].strip())
     if match := _UNREACHABLE.search(said):
         return StoreUnreachableError(f"{link}: a store cannot be reached: {match[1]}; see that it is up, and try again")

@@ -1,4 +1,4 @@
-"""What the checks of a topology look at: how a contract's topics and groups stand on the live cluster."""
+"""What the checks of a topology look at: what a contract's topics and groups are on the live cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEWEST = 200
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReadingGroup:
     """A group that reads one of the contract's topics."""
 
     group: str
@@ -35,7 +35,7 @@ class ClusterFacts:
     """By name; None for one that the cluster does not have."""
     begins: Mapping[str, Offsets] = field(default_factory=dict)
     ends: Mapping[str, Offsets] = field(default_factory=dict)
-    readers: Mapping[str, tuple[Reader, ...]] = field(default_factory=dict)
+    readers: Mapping[str, tuple[ReadingGroup, ...]] = field(default_factory=dict)
     """By topic: the groups that read it or committed offsets in it."""
     group_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By group of the contract: the topics that it reads or committed offsets in."""
@@ -43,7 +43,7 @@ class ClusterFacts:
     """All groups of the cluster; None if they could not be listed."""
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of compacted topics for failed events: how many newest records were looked at, and how many keys they have."""
-    untold: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     """What could not be read, and why."""
 
     def records(self, topic: str) -> int:
@@ -52,12 +52,12 @@ class ClusterFacts:
         return sum(end - begins.get(partition, 0) for partition, end in self.ends.get(topic, {}).items())
 
     def passed(self, topic: str) -> bool:
-        """Tell whether a topic holds, or ever held, a record."""
+        """Whether a topic holds, or ever held, a record."""
         return any(self.ends.get(topic, {}).values())
 
 
 def topics_of(contract: Contract) -> tuple[str, ...]:
-    """Give all topics that a contract names, the main one first."""
+    """List all topics that a contract names, the main one first."""
     found = [contract.topic.name]
     for consumer in contract.consumers:
         found += own_topics(consumer)
@@ -65,34 +65,34 @@ def topics_of(contract: Contract) -> tuple[str, ...]:
 
 
 def own_topics(consumer: Consumer) -> tuple[str, ...]:
-    """Give the topics of one consumer beside the main one: for failed events, and for corrections."""
+    """List the topics of one consumer beside the main one: for failed events, and for corrections."""
     failed = [topic for _, topic in consumer.failure.topics()]
     route = consumer.repair.route
     return (*failed, route.topic) if isinstance(route, RepairTopic) else tuple(failed)
 
 
 def cluster_facts(cluster: ClusterClient, contract: Contract) -> ClusterFacts:
-    """Ask the cluster; what it does not tell stands in `untold`, and the rest is there all the same."""
-    asking = _Asking()
+    """Read what the cluster has; what cannot be read stands in `unreadable`, and the rest is there all the same."""
+    questions = _Questions()
     named = topics_of(contract)
     groups = {each.group for each in contract.consumers}
-    topics: dict[str, TopicLayout | None] = asking.about(partial(cluster.layouts, named), {})
+    topics: dict[str, TopicLayout | None] = questions.answer(partial(cluster.layouts, named), {})
     begins: dict[str, Offsets] = {}
     ends: dict[str, Offsets] = {}
     nowhere: tuple[Offsets, Offsets] = ({}, {})
     for name in (each for each, layout in topics.items() if layout is not None):
-        begins[name], ends[name] = asking.about(partial(_span, cluster, name), nowhere)
-    commits: dict[str, dict[str, Offsets]] | None = asking.about(cluster.commits, None)
+        begins[name], ends[name] = questions.answer(partial(_span, cluster, name), nowhere)
+    commits: dict[str, dict[str, Offsets]] | None = questions.answer(cluster.commits, None)
     nobody: dict[str, frozenset[str]] = {}
-    assigned = asking.about(partial(cluster.assigned, groups | set(commits or ())), nobody)
-    unread = (0, 0)
+    assigned = questions.answer(partial(cluster.assigned, groups | set(commits or ())), nobody)
+    none_read = (0, 0)
     keys = {
-        name: asking.about(partial(_newest_keys, cluster, name, begins[name], ends[name]), unread)
+        name: questions.answer(partial(_newest_keys, cluster, name, begins[name], ends[name]), none_read)
         for name, layout in topics.items()
         if name != contract.topic.name and layout is not None and layout.compacted
     }
     return ClusterFacts(
-        brokers=asking.about(cluster.brokers, None),
+        brokers=questions.answer(cluster.brokers, None),
         topics=topics,
         begins=begins,
         ends=ends,
@@ -102,20 +102,20 @@ def cluster_facts(cluster: ClusterClient, contract: Contract) -> ClusterFacts:
         },
         known_groups=None if commits is None else frozenset(commits),
         keys=keys,
-        untold=tuple(asking.untold),
+        unreadable=tuple(questions.unreadable),
     )
 
 
 @dataclass
-class _Asking:
-    untold: list[str] = field(default_factory=list)
+class _Questions:
+    unreadable: list[str] = field(default_factory=list)
 
-    def about(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """Give the answer; where there is none, note why."""
+    def answer(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Read the answer; where there is none, note why."""
         try:
             return question()
         except (RefusedError, UnreachableError) as error:
-            self.untold.append(str(error))
+            self.unreadable.append(str(error))
             return otherwise
 
 
@@ -132,10 +132,10 @@ def _newest_keys(cluster: ClusterClient, topic: str, begins: Offsets, ends: Offs
 
 def _readers(
     topics: Iterable[str], commits: Mapping[str, Mapping[str, Offsets]], assigned: Mapping[str, frozenset[str]]
-) -> dict[str, tuple[Reader, ...]]:
+) -> dict[str, tuple[ReadingGroup, ...]]:
     return {
         topic: tuple(
-            Reader(group, commits.get(group, {}).get(topic, {}))
+            ReadingGroup(group, commits.get(group, {}).get(topic, {}))
             for group in sorted({*commits, *assigned})
             if topic in commits.get(group, {}) or topic in assigned.get(group, ())
         )

@@ -16,7 +16,7 @@ from reconcile.kafka import errors
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
 from reconcile.kafka.layout import TopicLayout, layout
-from reconcile.kafka.reader import LogReader
+from reconcile.kafka.reader import LogReader, place_of
 
 if TYPE_CHECKING:
     from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
@@ -61,7 +61,7 @@ class TopicDescription:
 
 
 @dataclass(frozen=True)
-class Member:
+class GroupMember:
     """One member of a group, and the partitions of the topic that it reads."""
 
     id: str
@@ -81,7 +81,7 @@ class GroupDescription:
     protocol: str
     """`classic` or `consumer` (KIP-848)."""
     assignor: str
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
 
 class ClusterClient:
@@ -204,11 +204,10 @@ class ClusterClient:
             reader.start(places)
             for batch in reader.read_to(found.copy()):
                 for record in batch:
-                    partition = record.partition()
-                    assert partition is not None
+                    partition, offset = place_of(record)
                     if found[partition] is None:
-                        found[partition] = record.offset()
-                        reader.skip([partition])
+                        found[partition] = offset
+                        reader.skip(partition)
         return found
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:
@@ -252,7 +251,7 @@ class ClusterClient:
         if found is None:
             return GroupDescription(name, GroupState.MISSING, "", "", ())
         members = tuple(
-            Member(
+            GroupMember(
                 each.member_id,
                 each.client_id,
                 each.host,

@@ -1,4 +1,4 @@
-"""What goes wrong with a Kafka cluster, told in terms of what a person can do."""
+"""What goes wrong with a Kafka cluster, in terms of what a person can do."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SECRET = ("sasl.password", "ssl.key.pem", "ssl.key.password", "sasl.jaas.config
 
 
 def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
-    """Give the options of a client of ours, from what `Cluster.resolve()` gives."""
+    """Build the options of a client of ours, from what `Cluster.resolve()` gives."""
     return {
         **settings,
         "socket.timeout.ms": str(int(TIMEOUT * 1000)),
@@ -39,7 +39,7 @@ def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_spark(settings: Mapping[str, str]) -> dict[str, str]:
-    """Give the options of Spark's source and sink, from what `Cluster.resolve()` gives.
+    """Build the options of Spark's source and sink, from what `Cluster.resolve()` gives.
 
     Raises RefusedError for what Java's clients cannot do, SecretError for a file that cannot be read.
     """
@@ -59,7 +59,7 @@ def for_spark(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_files_inside(settings: Mapping[str, str]) -> dict[str, str]:
-    """Give librdkafka's settings with the text of certificates and keys, for machines that have no such files."""
+    """Build librdkafka's settings with the text of certificates and keys, for machines that have no such files."""
     inside = {name: value for name, value in settings.items() if not name.endswith(".location")}
     for name in _PEM:
         if (text := _file(settings.get(f"{name}.location"), name)) is not None:
@@ -68,7 +68,7 @@ def with_files_inside(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(text: str, *options: Mapping[str, str]) -> str:
-    """Give a text in which no secret of these options stands."""
+    """Build the text without the secrets of these options."""
     secrets = {
         value for each in options for name, value in each.items() if name.removeprefix("kafka.") in _SECRET and value
     }

@@ -74,13 +74,12 @@ class LogReader:
         self.positions = dict(places)
         self._consumer.assign([TopicPartition(self._topic, *place) for place in places.items()])
 
-    def skip(self, partitions: Iterable[int]) -> None:
-        """Read no more of some partitions."""
+    def skip(self, partition: int) -> None:
+        """Read no more of a partition."""
         from confluent_kafka import TopicPartition
 
-        wanted = set(partitions)
-        self._behind -= wanted
-        self._consumer.pause([TopicPartition(self._topic, partition) for partition in wanted])
+        self._behind.discard(partition)
+        self._consumer.pause([TopicPartition(self._topic, partition)])
 
     def arrived(self) -> list[Message]:
         """Take what has arrived, and wait for nothing."""
@@ -119,16 +118,14 @@ class LogReader:
 
         records = []
         for message in found:
-            error, partition, offset = message.error(), message.partition(), message.offset()
+            error = message.error()
             if error is None:
-                assert partition is not None
-                assert offset is not None
+                partition, offset = place_of(message)
                 records.append(message)
                 self.positions[partition] = offset + 1
                 self._at_end.discard(partition)
             elif error.code() == KafkaError._PARTITION_EOF:
-                assert partition is not None
-                assert offset is not None
+                partition, offset = place_of(message)
                 self.positions[partition] = max(self.positions[partition], offset)
                 self._at_end.add(partition)
             elif not error.retriable():
@@ -153,7 +150,7 @@ def read(
 ) -> Iterator[list[Message]]:
     """Read each partition from its first offset up to, but not including, the second; for None, to where it ends now.
 
-    Gives the records in batches of up to this size; raises KafkaException as LogReader does.
+    Yields the records in batches of up to this size; raises KafkaException as LogReader does.
     """
     ends = {partition: end for partition, (_, end) in stretches.items()}
     with closing(LogReader(options, topic, isolation)) as reader:
@@ -173,9 +170,15 @@ def read_newest(
             yield from batch
 
 
-def _is_before(message: Message, ends: Mapping[int, int | None]) -> bool:
+def place_of(message: Message) -> tuple[int, int]:
+    """The partition and the offset of a message that the cluster gave."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
+    return partition, offset
+
+
+def _is_before(message: Message, ends: Mapping[int, int | None]) -> bool:
+    partition, offset = place_of(message)
     end = ends[partition]
     return end is None or offset < end

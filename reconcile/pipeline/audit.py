@@ -23,7 +23,7 @@ from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
 from reconcile.domain.plan_rules import Terms
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.fence.fence import Unread
+from reconcile.gather.fence.fence import UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.log.history import History
@@ -91,7 +91,7 @@ class _Gathered:
     fence: Fence
     links: Mapping[str, GatheredLink]
     """By consumer."""
-    unread: Mapping[str, Unread]
+    unread: Mapping[str, UnreadableLink]
     """By link."""
     log: DataFrame
     """The records of the ids of this run."""
@@ -123,7 +123,7 @@ class _Confirmed:
 
     links: Mapping[str, Link]
     """What the cases of a consumer share."""
-    unread: Mapping[str, Unread]
+    unread: Mapping[str, UnreadableLink]
     """By link, of both readings."""
 
 
@@ -226,7 +226,7 @@ def _confirm(
             except (UnreachableError, RefusedError) as error:
                 opened.require_source_alive()
                 link = job.contract.link(consumer)
-                unread[link] = Unread.because(link, consumer.name, error)
+                unread[link] = UnreadableLink.because(link, consumer.name, error)
             finally:
                 opened.release(consumer.name)
         opened.require_source_alive()

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from reconcile.contract.model import Consumer
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.evidence import parked
-from reconcile.gather.fence.fence import Fence, Unread
+from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.fence.settling import Progress
 from reconcile.gather.link_reader import Compared, LinkReader
 from reconcile.gather.log.history import History
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore
 from reconcile.gather.stores import row_columns
 from reconcile.gather.stores.digest import Mode
 from reconcile.kafka.client import ClusterClient
@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 class _Gathering:
     job: Job
     links: dict[str, GatheredLink] = field(default_factory=dict)
-    unread: list[Unread] = field(default_factory=list)
+    unread: list[UnreadableLink] = field(default_factory=list)
 
     def run(self) -> None:
         job = self.job
@@ -129,7 +129,7 @@ class _Gathering:
                 self._parquet(parked_records(consumer.name), frame)
 
     def _left_out(self, consumer: Consumer, error: ReconcileError) -> None:
-        self.unread.append(Unread.because(self.job.contract.link(consumer), consumer.name, error))
+        self.unread.append(UnreadableLink.because(self.job.contract.link(consumer), consumer.name, error))
         self.links.pop(consumer.name, None)
 
     def _notes(self) -> list[str]:

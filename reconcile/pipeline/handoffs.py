@@ -10,9 +10,9 @@ from pydantic import AliasChoices, Field
 from reconcile.control.runs import Drift
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.plan import Plan
-from reconcile.gather.fence.fence import Fence, Unread
-from reconcile.gather.log.history_index import Lost
-from reconcile.gather.stores.digest import AskedMode
+from reconcile.gather.fence.fence import Fence, UnreadableLink
+from reconcile.gather.log.index import Lost
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline.scope import All, Ids, Scope
 from reconcile.quality.suites import Checked
 from reconcile.workspace.handoff import Part, Versioned
@@ -69,7 +69,7 @@ class Request(Versioned):
     """Only these; empty for all."""
     ids: tuple[str, ...] | None = None
     """Only these aggregates; None for all."""
-    mode: AskedMode = "auto"
+    mode: ComparisonMode = "auto"
 
     @property
     def scope(self) -> Scope:
@@ -126,7 +126,7 @@ class Gathered(Versioned):
     """The contract's file."""
     aggregate: str
     links: tuple[GatheredLink, ...]
-    unread: tuple[Unread, ...]
+    unread: tuple[UnreadableLink, ...]
     """Links that could not be read."""
     log: LogExtent
     artifacts: dict[str, str]

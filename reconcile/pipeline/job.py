@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from reconcile.control.leases import HeldLease
-    from reconcile.gather.stores.digest import AskedMode
+    from reconcile.gather.stores.digest import ComparisonMode
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Job:
     """Only these; empty for all."""
     scope: Scope = field(default_factory=All)
     """Which aggregates."""
-    mode: AskedMode = "auto"
+    mode: ComparisonMode = "auto"
     spark_session: SparkSession | None = None
     contract_lease: HeldLease | None = None
     """The contract's lease, where whoever made the job holds it for all of its stages."""

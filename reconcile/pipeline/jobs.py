@@ -22,7 +22,7 @@ from reconcile.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reconcile.gather.stores.digest import AskedMode
+    from reconcile.gather.stores.digest import ComparisonMode
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def new_job(
     run_id: str | None = None,
     consumers: Sequence[str] = (),
     ids: Sequence[str] | None = None,
-    mode: AskedMode = "auto",
+    mode: ComparisonMode = "auto",
 ) -> Iterator[Job]:
     """Open the job of a new run, or of one that is to go on; all that can be checked is checked before Spark starts."""
     contract = load_contract(file)

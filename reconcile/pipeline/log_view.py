@@ -11,7 +11,7 @@ from reconcile.errors import RefusedError
 from reconcile.gather.log.avro import AvroSchema, avro_schema
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_columns import ID
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore
 from reconcile.pipeline.job import Job
 from reconcile.repair import log_facts, planning, topic_form
 from reconcile.repair.topic_form import TopicForm

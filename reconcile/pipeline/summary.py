@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.finding import Difference, Status
-from reconcile.gather.fence.fence import Fence, Unread
+from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.pipeline.handoffs import Interval, LinkSummary, Summary, UnreadLink
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def summary(
     fence: Fence,
     counted: Mapping[str, Counted],
     findings: DataFrame,
-    unread: Mapping[str, Unread],
+    unread: Mapping[str, UnreadableLink],
 ) -> Summary:
     """Compute the figures of a run, by link in the contract's order."""
     from pyspark.sql import functions as f

@@ -45,7 +45,7 @@ class Rereading:
         contract, consumer = self.reader.contract, self.reader.consumer
         source = self.reader.rows[0]
         rules = field_rules(consumer, source.form.fields)
-        told = self._told(restated).withColumnRenamed(ID, row_columns.ID)
+        told = self._shown(restated).withColumnRenamed(ID, row_columns.ID)
         with_rows = told.join(source.among(told.select(row_columns.ID)), row_columns.ID)
         wrong = {
             rule.name: f.get(TELLS, f.lit(number))
@@ -84,7 +84,7 @@ class Rereading:
         versioned = versioned_deletion(contract.topic)
         adds = [number for number, field in enumerate(consumer.fields) if field.apply == "add"]
         adding = [f.get(TELLS, f.lit(n)) & f.get(VALUES, f.lit(n)).isNotNull() for n in adds]
-        counted = self._told(deleting).agg(
+        counted = self._shown(deleting).agg(
             f.count_if(~(f.col(READABLE) & f.col(DELETES))),
             f.count_if(f.col(VERSION).isNull() & f.lit(versioned)),
             *(f.count_if(each) for each in adding),
@@ -102,11 +102,11 @@ class Rereading:
                 found.append(f"{count:,} {of_all} would add to {consumer.fields[number].name}: see its event")
         return found
 
-    def _told(self, corrections: Sequence[Correction]) -> DataFrame:
+    def _shown(self, corrections: Sequence[Correction]) -> DataFrame:
         spark, contract, consumer = self.reader.spark, self.reader.contract, self.reader.consumer
         now = datetime.now(UTC)
         rows = [(each.key, each.value, 0, number, now, list(each.headers)) for number, each in enumerate(corrections)]
         derivation = Derivation.of(contract.topic, avro=self.avro)
         stored = derivation.stored(spark.createDataFrame(rows, _RECORDS))
-        read = derivation.told(stored, contract.topic.name)
+        read = derivation.shown(stored, contract.topic.name)
         return events.event_values(spark, read, contract.topic, consumer, self.reader.rows[0].form.fields)

@@ -12,13 +12,13 @@ from psycopg2 import sql
 from reconcile.domain.canonical import CanonicalType, Kind, Layout, is_whole, version_number
 from reconcile.domain.correction import content_digest
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.stores import canonical_columns, digest, row_columns, spark_store, store_session
+from reconcile.gather.stores import canonical_columns, digest, row_columns, spark_store
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.errors import StoreRefusedError, condition
 from reconcile.gather.stores.link_rows import PostgresRows
+from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
-from reconcile.gather.stores.store_errors import StoreRefusedError, condition
-from reconcile.gather.stores.store_session import StoreSession
 from reconcile.repair.json_values import dumps, loads
 from reconcile.settings.connections import Store
 
@@ -77,7 +77,7 @@ class SourceValues:
         if not isinstance(rows, PostgresRows):
             return self._by_spark(ids)
         # In a session of its own: what a value makes of its transaction must not end the run's snapshot.
-        with store_session.connect(rows.store.name, rows.store.url) as session:
+        with open_session(rows.store.name, rows.store.url) as session:
             try:
                 return _read(session, rows, self._side(self._texts), ids)
             except StoreRefusedError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import load_contract
 from reconcile.files import committed
-from reconcile.gather.stores.digest import AskedMode
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
 from reconcile.pipeline import stages as pipeline
@@ -39,7 +39,9 @@ class Runs:
         """Take the settings of a world."""
         return cls(spark, world.settings_file(lab), folder)
 
-    def job(self, contract: str | Path, run_id: str, ids: Sequence[str] | None = None, mode: AskedMode = "auto") -> Job:
+    def job(
+        self, contract: str | Path, run_id: str, ids: Sequence[str] | None = None, mode: ComparisonMode = "auto"
+    ) -> Job:
         """Give a job: of one of the lab's contracts by its name, or of a file."""
         file = contract if isinstance(contract, Path) else committed("contracts", f"{contract}.yaml")
         settings = load_settings(self.settings_file, str(self.folder))

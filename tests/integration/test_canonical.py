@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.errors import RefusedError
-from reconcile.gather.stores import buckets, canonical_columns, digest, store_session
+from reconcile.gather.stores import buckets, canonical_columns, digest
 from reconcile.gather.stores.buckets import Differing
 from reconcile.gather.stores.digest import Mode, Reading, Side
-from reconcile.gather.stores.postgres_rows import PostgresStore, ids_are_unique
+from reconcile.gather.stores.postgres_store import PostgresStore, ids_are_unique
+from reconcile.gather.stores.session import open_session
 from reconcile.lab.folder import Lab
 from reconcile.settings.urls import parse
 from tests.integration.worlds import postgres_alone
@@ -273,8 +274,8 @@ def read(spark: SparkSession, world: World, table: str) -> DataFrame:
 
 @settings(HEAVY, max_examples=12)
 @given(rows=st.lists(tables(far=False), min_size=10, max_size=60))
-def test_spark_computes_the_same_bits(world: World, spark: SparkSession, rows: list[Row]) -> None:
-    """Texts and hashes, from a frame of Spark's own types."""
+def test_spark_computes_the_same_texts(world: World, spark: SparkSession, rows: list[Row]) -> None:
+    """Texts, from a frame of Spark's own types."""
     columns: Layout[str] = Layout(("id",), None, tuple(TYPES))
     write(world, "left_rows", rows)
     reading, _ = world.readings(side("left_rows"), side("right_rows"), Mode.PORTABLE)
@@ -286,8 +287,6 @@ def test_spark_computes_the_same_bits(world: World, spark: SparkSession, rows: l
                 assert float(expected) == float(text) or math.isnan(float(expected)) is math.isnan(float(text)) is True
             elif name != "ratios":
                 assert (name, expected) == (name, text)
-    ours = canonical_columns.digest(frame, columns, reading.form, BUCKETS).collect()
-    assert world.digest(reading) == {row.bucket: (row.rows, row.high, row.low) for row in ours}
 
 
 @pytest.mark.parametrize("mode", [Mode.NATIVE, Mode.PORTABLE])
@@ -423,7 +422,7 @@ def test_an_index_may_say_that_no_id_stands_twice(world: World, made: str, uniqu
     world.run('drop table if exists "Ids", "Heirs" cascade')
     world.run(f'create table "Ids" {made}')
     reading = world.reading(Side(("a", "b"), (), table="Ids"), Mode.NATIVE, 1)
-    with store_session.connect("origin", parse(world.lab.url("postgres", "postgres"))) as session:
+    with open_session("origin", parse(world.lab.url("postgres", "postgres"))) as session:
         session.take_snapshot()
         assert unique == ids_are_unique(session, reading)
 
@@ -431,7 +430,7 @@ def test_an_index_may_say_that_no_id_stands_twice(world: World, made: str, uniqu
 def compared(world: World, reading: Reading) -> Differing:
     """Compare rows with themselves."""
     url = parse(world.lab.url("postgres", "postgres"))
-    with store_session.connect("origin", url) as session:
+    with open_session("origin", url) as session:
         store = PostgresStore("origin", url, session.take_snapshot().id)
         return buckets.compare(store, reading, store, reading)
 
@@ -482,7 +481,7 @@ def test_a_copy_may_hold_the_sources_integers_as_text(world: World, spark: Spark
         assert ids == {row[0] for row in found.collect()}
 
 
-def test_parquet_is_hashed_as_postgres_hashes(world: World, spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_is_written_as_postgres_writes(world: World, spark: SparkSession, tmp_path: Path) -> None:
     """Ids of several columns, versions, and text that cannot be cast to the consumer's types included."""
     query = """select 'e"u' as tenant, i as id, i % 3 as version, nullif(i, 4) as n, i / 8.0 as ratio,
                       (array['7.50', 'seven', '1e2', null, '+.5', ' 007 '])[i % 6 + 1] as number,
@@ -498,8 +497,6 @@ def test_parquet_is_hashed_as_postgres_hashes(world: World, spark: SparkSession,
     reading = Reading(side, world.types(side), form, Mode.PORTABLE, 8)
     found = canonical_columns.rows(frame, columns, form).collect()
     assert sorted(world.run(digest.rows(reading)), key=str) == sorted(map(tuple, found), key=str)
-    ours = canonical_columns.digest(frame, columns, form, 8).collect()
-    assert world.digest(reading) == {row.bucket: (row.rows, row.high, row.low) for row in ours}
 
 
 def test_canonical_texts_reach_spark_as_they_are(world: World, spark: SparkSession) -> None:
@@ -519,16 +516,16 @@ def test_the_padding_of_char_is_no_data_in_spark_either(world: World, spark: Spa
     reading = world.reading(side, Mode.PORTABLE, 1)
     frame = jdbc(spark, world, query=side.query or "")
     assert "ab   " == frame.collect()[0]["c"]
-    ours = canonical_columns.digest(frame, Layout(("id",), None, ("c",)), reading.form, 1).collect()
-    assert world.digest(reading) == {row.bucket: (row.rows, row.high, row.low) for row in ours}
+    found = canonical_columns.rows(frame, Layout(("id",), None, ("c",)), reading.form).collect()
+    assert [("1", None, "ab")] == [tuple(row) for row in found] == list(map(tuple, world.run(digest.rows(reading))))
 
 
 def test_a_type_without_a_canonical_form_in_spark_is_refused(spark: SparkSession) -> None:
-    """A hash that Postgres would not compute is worse than none."""
+    """A text that Postgres would not write is worse than none."""
     frame = spark.sql("select 1 as id, cast(0.1 as double) as x")
     form = agreed_layout(Layout(("integer",), None, ("numeric",)), Layout(("integer",), None, ("double precision",)))
     with pytest.raises(RefusedError, match="the column x, double in Spark, has no canonical form as numeric"):
-        canonical_columns.hashed(frame, Layout(("id",), None, ("x",)), form, 1)
+        canonical_columns.rows(frame, Layout(("id",), None, ("x",)), form)
 
 
 def test_what_decides_the_mode_is_asked_of_the_server(world: World) -> None:

@@ -22,7 +22,7 @@ from reconcile.cli import cli
 from reconcile.contract.model import Topic, load_contract
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.files import committed
-from reconcile.gather.log.history_index import Growth, Held, Index, Segment
+from reconcile.gather.log.index import Growth, Held, Index, Segment
 from reconcile.gather.topology_facts import ClusterFacts, cluster_facts
 from reconcile.kafka.client import ClusterClient
 from reconcile.lab import faults, world
@@ -181,7 +181,7 @@ def test_groups_that_read_a_topic_are_found(lab: Lab) -> None:
     assert ["watcher"] == [each.group for each in found.readers[topic]]
     assert ["activity-service"] == [each.group for each in found.readers["user-activity"]]
     assert frozenset({"user-activity"}) == found.group_topics["activity-service"]
-    assert (1, ()) == (found.brokers, found.untold)
+    assert (1, ()) == (found.brokers, found.unreadable)
 
 
 def test_keys_of_a_compacted_failure_topic_are_counted(lab: Lab, admin: AdminClient, tmp_path: Path) -> None:

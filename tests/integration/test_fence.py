@@ -27,14 +27,14 @@ from reconcile.errors import ReconcileError
 from reconcile.files import committed
 from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.fence.opening import OpenFence, open_fence
-from reconcile.gather.stores.store_errors import (
+from reconcile.gather.stores.errors import (
     ContractMismatchError,
     SnapshotLostError,
     StatementTimeoutError,
     StoreRefusedError,
     StoreUnreachableError,
 )
-from reconcile.gather.stores.store_session import connect
+from reconcile.gather.stores.session import open_session
 from reconcile.kafka.client import ClusterClient, GroupState
 from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
 from reconcile.lab import faults, world
@@ -283,7 +283,7 @@ def test_a_snapshot_stands_still(lab: Lab) -> None:
     """What changes after the fence is seen by nobody who imports its snapshots; with the block they are gone."""
     count = "select count(*) from account where tariff = 'changed meanwhile'"
     url = _url(lab, "billing")
-    with opened(lab, BALANCE) as found, connect("billing-db", url) as reader:
+    with opened(lab, BALANCE) as found, open_session("billing-db", url) as reader:
         with connected(lab.url("billing")) as cursor:
             cursor.execute("update account set tariff = 'changed meanwhile'")
         snapshot = found.fence.consumers[0].snapshot
@@ -294,7 +294,7 @@ def test_a_snapshot_stands_still(lab: Lab) -> None:
         assert [(0,)] == reader.rows(count) == own.rows(count)
         assert 0 < rows(lab, "billing", count)[0][0]
         found.require_alive("billing")
-    with connect("billing-db", url) as reader, pytest.raises(SnapshotLostError, match="start the run again"):
+    with open_session("billing-db", url) as reader, pytest.raises(SnapshotLostError, match="start the run again"):
         reader.import_snapshot(snapshot.id)
     with connected(lab.url("user")) as source, connected(lab.url("billing")) as cursor:
         source.execute("select user_id::text, tariff from user_balance")
@@ -536,11 +536,11 @@ def test_nothing_is_written_whatever_the_contract_says(lab: Lab) -> None:
             "create function spoil() returns int language sql as"
             " $$ with gone as (delete from account returning 1) select count(*)::int from gone $$"
         )
-    with connect("billing-db", _url(lab, "billing", "postgres")) as session:
+    with open_session("billing-db", _url(lab, "billing", "postgres")) as session:
         session.take_snapshot()
         with pytest.raises(StoreRefusedError, match="contracts only read"):
             session.rows("select spoil()")
-    with connect("billing-db", _url(lab, "billing", "postgres")) as session:
+    with open_session("billing-db", _url(lab, "billing", "postgres")) as session:
         session.take_snapshot()
         with pytest.raises(StoreRefusedError, match="read-write mode"):
             session.rows("select set_config('transaction_read_only', 'off', true)")
@@ -549,7 +549,7 @@ def test_nothing_is_written_whatever_the_contract_says(lab: Lab) -> None:
 
 def test_a_statement_that_takes_too_long_is_named(lab: Lab) -> None:
     """The server ends it, and the error says what to do."""
-    with connect("billing-db", _url(lab, "billing"), timedelta(milliseconds=200)) as session:
+    with open_session("billing-db", _url(lab, "billing"), timedelta(milliseconds=200)) as session:
         session.take_snapshot()
         with pytest.raises(StatementTimeoutError, match="billing-db took too long"):
             session.rows("select pg_sleep(30)")
@@ -567,7 +567,7 @@ def test_a_statement_that_takes_too_long_is_named(lab: Lab) -> None:
 def test_a_store_that_cannot_be_had_is_named(lab: Lab, url: str, kind: type[Exception], message: str) -> None:
     """Whether trying again may help is a class of its own."""
     address = parse(url.replace("PASSWORD", lab.password("postgres")).replace("SERVER", SERVER))
-    with pytest.raises(kind, match=message) as error, connect("user-db", address):
+    with pytest.raises(kind, match=message) as error, open_session("user-db", address):
         pass
     assert "wrong" not in str(error.value)
 

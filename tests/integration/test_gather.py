@@ -19,10 +19,10 @@ from pydantic import SecretStr
 from reconcile.files import committed
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.stores import postgres_rows
+from reconcile.gather.stores import postgres_store
 from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.errors import SnapshotLostError
 from reconcile.gather.stores.spark_store import SparkStore
-from reconcile.gather.stores.store_errors import SnapshotLostError
 from reconcile.kafka.errors import ClusterRefusedError
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
@@ -72,7 +72,7 @@ def names(job: Job) -> dict[str, bool]:
 
 def test_a_snapshot_is_one_instant_for_all_readers(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes after the fence is not seen, however many tasks read and whenever they start."""
-    monkeypatch.setattr(postgres_rows, "_PART_BLOCKS", 1)
+    monkeypatch.setattr(postgres_store, "_PART_BLOCKS", 1)
     job = runs.job("user-account", "instant")
     consumer = job.contract.consumers[0]
     with open_fence(job.contract, job.file, job.settings, timeout=timedelta(0)) as opened:
@@ -93,7 +93,7 @@ def test_a_snapshot_is_one_instant_for_all_readers(lab: Lab, runs: Runs, monkeyp
 
 def test_all_rows_are_read_once(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """In ranges of blocks that do not overlap and leave nothing out."""
-    monkeypatch.setattr(postgres_rows, "_PART_BLOCKS", 1)
+    monkeypatch.setattr(postgres_store, "_PART_BLOCKS", 1)
     job = runs.job("user-account", "parts")
     with open_fence(job.contract, job.file, job.settings, timeout=timedelta(0)) as opened:
         reader = LinkReader(job.spark, job.contract, job.contract.consumers[0], job.settings, opened)

@@ -18,7 +18,7 @@ from reconcile.contract.model import Topic
 from reconcile.domain.key import encode
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.process import wait_until

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconcile.domain.canonical import CanonicalType, Kind
 from reconcile.gather.fence.fence import Fence, SourceFence, TopicFence
-from reconcile.gather.fence.group_position import PartitionPlace
+from reconcile.gather.fence.group_position import PartitionExtent
 from reconcile.pipeline.handoffs import (
     ComparedField,
     Gathered,
@@ -29,7 +29,7 @@ AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def fence(rows: int | None = None, *, contract: str = "0" * 64, at: datetime = AT, partitions: int = 12) -> Fence:
     """Build a fence of a source of so many rows."""
-    places = tuple(PartitionPlace(number, 0, 0, 0, 0) for number in range(partitions))
+    places = tuple(PartitionExtent(number, 0, 0, 0, 0) for number in range(partitions))
     source = SourceFence("user-db", None, None, rows, None)
     return Fence(contract, "user-account", at, at, source, TopicFence("main", "user-account", "t", places), ())
 

@@ -30,7 +30,7 @@ from reconcile.control.store import open_control
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.gather.fence.fence import Unread
+from reconcile.gather.fence.fence import UnreadableLink
 from reconcile.pipeline.handoffs import LinkSummary
 from reconcile.pipeline.requests import Wanted, read
 from reconcile.pipeline.stages import IncompleteError, require_read
@@ -231,7 +231,7 @@ def test_what_did_not_answer_is_read_again_later(tmp_path: Path) -> None:
     """The run is made as far as it goes, and the application says that the next attempt may read more."""
     run = Workspace(str(tmp_path)).run("r")
     for lost, kept in ((UnreachableError("it is down"), False), (RefusedError("no such table"), True)):
-        unread = Unread.because(LINK, "login", lost)
+        unread = UnreadableLink.because(LINK, "login", lost)
         found = summary(unread={LINK: unread.message}, may_pass=unread.may_pass)
         run.publish(found, run.inputs("digest"), complete=False)
         with nullcontext() if kept else pytest.raises(IncompleteError, match="it is down"):

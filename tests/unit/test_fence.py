@@ -18,20 +18,20 @@ from reconcile.gather.fence.fence import (
     Fence,
     SourceFence,
     TopicFence,
-    Unread,
+    UnreadableLink,
     is_settled,
 )
 from reconcile.gather.fence.group_position import (
-    GroupPlace,
-    PartitionPlace,
-    PlaceState,
-    group_places,
-    lag_of,
-    state_of,
+    GroupPosition,
+    PartitionExtent,
+    PositionState,
+    choose_state,
+    compute_lag,
+    group_positions,
 )
 from reconcile.gather.fence.settling import Settling
-from reconcile.gather.stores.store_session import Collation, Snapshot
-from reconcile.kafka.client import GroupDescription, GroupState, Member, TopicDescription
+from reconcile.gather.stores.session import Collation, Snapshot
+from reconcile.kafka.client import GroupDescription, GroupMember, GroupState, TopicDescription
 from reconcile.workspace.handoff import parse, to_data
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -50,65 +50,65 @@ CONSUMER = Consumer.model_validate(
 @pytest.mark.parametrize(
     ("committed", "begin", "end", "high", "probed", "expected"),
     [
-        (10, 0, 10, 10, {}, PlaceState.CAUGHT_UP),
-        (12, 0, 10, 12, {}, PlaceState.CAUGHT_UP),
-        (9, 0, 10, 10, {}, PlaceState.LAGGING),
-        (9, 0, 10, 10, {0: 9}, PlaceState.LAGGING),
-        (9, 0, 10, 10, {0: None}, PlaceState.CAUGHT_UP),
-        (9, 0, 10, 11, {0: 10}, PlaceState.CAUGHT_UP),
-        (11, 0, 10, 10, {}, PlaceState.PAST_END),
-        (11, 0, 10, 11, {}, PlaceState.CAUGHT_UP),
-        (4, 5, 10, 10, {}, PlaceState.BELOW_LOG_START),
-        (4, 5, 5, 5, {}, PlaceState.BELOW_LOG_START),
-        (None, 0, 10, 10, {}, PlaceState.NO_COMMIT),
-        (None, 0, 10, 10, {0: 0}, PlaceState.NO_COMMIT),
-        (None, 5, 5, 5, {}, PlaceState.NO_COMMIT),
-        (None, 0, 0, 0, {}, PlaceState.CAUGHT_UP),
-        (None, 0, 1, 1, {0: None}, PlaceState.CAUGHT_UP),
-        (None, 3, 4, 4, {0: None}, PlaceState.NO_COMMIT),
+        (10, 0, 10, 10, {}, PositionState.CAUGHT_UP),
+        (12, 0, 10, 12, {}, PositionState.CAUGHT_UP),
+        (9, 0, 10, 10, {}, PositionState.LAGGING),
+        (9, 0, 10, 10, {0: 9}, PositionState.LAGGING),
+        (9, 0, 10, 10, {0: None}, PositionState.CAUGHT_UP),
+        (9, 0, 10, 11, {0: 10}, PositionState.CAUGHT_UP),
+        (11, 0, 10, 10, {}, PositionState.PAST_END),
+        (11, 0, 10, 11, {}, PositionState.CAUGHT_UP),
+        (4, 5, 10, 10, {}, PositionState.BELOW_LOG_START),
+        (4, 5, 5, 5, {}, PositionState.BELOW_LOG_START),
+        (None, 0, 10, 10, {}, PositionState.NO_COMMIT),
+        (None, 0, 10, 10, {0: 0}, PositionState.NO_COMMIT),
+        (None, 5, 5, 5, {}, PositionState.NO_COMMIT),
+        (None, 0, 0, 0, {}, PositionState.CAUGHT_UP),
+        (None, 0, 1, 1, {0: None}, PositionState.CAUGHT_UP),
+        (None, 3, 4, 4, {0: None}, PositionState.NO_COMMIT),
     ],
 )
 def test_a_place_has_a_state(
-    committed: int | None, begin: int, end: int, high: int, probed: Mapping[int, int | None], expected: PlaceState
+    committed: int | None, begin: int, end: int, high: int, probed: Mapping[int, int | None], expected: PositionState
 ) -> None:
     """Offsets decide, and what was found between the committed offset and the end."""
-    assert expected is state_of(committed, begin, end, high, probed.get(0), 0 in probed)
+    assert expected is choose_state(committed, begin, end, high, probed.get(0), 0 in probed)
 
 
 @pytest.mark.parametrize(
     ("committed", "state", "expected"),
     [
-        (7, PlaceState.LAGGING, 3),
-        (9, PlaceState.CAUGHT_UP, 0),
-        (None, PlaceState.NO_COMMIT, 5),
-        (2, PlaceState.BELOW_LOG_START, 5),
-        (99, PlaceState.PAST_END, 5),
+        (7, PositionState.LAGGING, 3),
+        (9, PositionState.CAUGHT_UP, 0),
+        (None, PositionState.NO_COMMIT, 5),
+        (2, PositionState.BELOW_LOG_START, 5),
+        (99, PositionState.PAST_END, 5),
     ],
 )
-def test_lag_counts_what_is_left_to_read(committed: int | None, state: PlaceState, expected: int) -> None:
+def test_lag_counts_what_is_left_to_read(committed: int | None, state: PositionState, expected: int) -> None:
     """What expired does not count, and a group beyond the end has everything before it."""
-    assert expected == lag_of(committed, 5, 10, state)
+    assert expected == compute_lag(committed, 5, 10, state)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (10, 12, PlaceState.CAUGHT_UP),
-        (10, 3, PlaceState.REWOUND),
-        (10, None, PlaceState.REWOUND),
-        (10, 99, PlaceState.PAST_END),
-        (None, 4, PlaceState.NO_COMMIT),
+        (10, 12, PositionState.CAUGHT_UP),
+        (10, 3, PositionState.REWOUND),
+        (10, None, PositionState.REWOUND),
+        (10, 99, PositionState.PAST_END),
+        (None, 4, PositionState.NO_COMMIT),
     ],
 )
-def test_both_readings_count(before: int | None, after: int | None, expected: PlaceState) -> None:
+def test_both_readings_count(before: int | None, after: int | None, expected: PositionState) -> None:
     """An offset that goes back, or beyond the end, between the readings is no settled one."""
-    (place,) = group_places([PartitionPlace(0, 0, 10, 12, 12)], {0: before}, {0: after}, {})
+    (place,) = group_positions([PartitionExtent(0, 0, 10, 12, 12)], {0: before}, {0: after}, {})
     assert (before, after, expected) == (place.committed_before, place.committed_after, place.state)
 
 
 def test_a_partition_that_came_later_is_settled() -> None:
     """What the topic got after the source's instant nobody had to read."""
-    places = group_places([PartitionPlace(12, 0, 0, 5, 5)], {}, {}, {})
+    places = group_positions([PartitionExtent(12, 0, 0, 5, 5)], {}, {}, {})
     assert is_settled(places)
     assert places[0].committed_before is None
 
@@ -117,11 +117,11 @@ def fence() -> Fence:
     """A fence with something in every place."""
     snapshot = Snapshot("0-1", AT, "18.4", False, Collation("UTF8", "c", "C", None))
     types = Layout(("uuid",), "bigint", ("numeric(10,2)", "text"))
-    member = Member("m-1", "client", "/10.0.0.1", "static-1", (0,))
+    member = GroupMember("m-1", "client", "/10.0.0.1", "static-1", (0,))
     group = GroupDescription("g", GroupState.REBALANCING, "classic", "range", (member,))
     places = (
-        GroupPlace(0, 9, 10, None, 0, PlaceState.CAUGHT_UP),
-        GroupPlace(1, None, None, 3, 7, PlaceState.NO_COMMIT),
+        GroupPosition(0, 9, 10, None, 0, PositionState.CAUGHT_UP),
+        GroupPosition(1, None, None, 3, 7, PositionState.NO_COMMIT),
     )
     consumer = ConsumerFence("user/login", "login", "login-db", snapshot, types, 12, group, places, False, 1.5)
     return Fence(
@@ -130,9 +130,9 @@ def fence() -> Fence:
         AT,
         AT,
         SourceFence("user-db", snapshot, types, 10, 2),
-        TopicFence("main", "user", "id-1", (PartitionPlace(0, 0, 10, 11, 12), PartitionPlace(1, 3, 10, 10, 10))),
+        TopicFence("main", "user", "id-1", (PartitionExtent(0, 0, 10, 11, 12), PartitionExtent(1, 3, 10, 10, 10))),
         (consumer, replace(consumer, name="lake", store="lake", snapshot=None, types=None, rows=None)),
-        (Unread("user/billing", "billing", "StoreUnreachableError", "down"),),
+        (UnreadableLink("user/billing", "billing", "StoreUnreachableError", "down"),),
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.errors import RefusedError
-from reconcile.gather.log.history_index import (
+from reconcile.gather.log.index import (
     CutLogError,
     Held,
     Index,
@@ -20,8 +20,8 @@ from reconcile.gather.log.history_index import (
     extended,
     merged,
     parse_index,
+    plan_extension,
     pruned,
-    reading,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ def test_merged_ranges_hold_the_same_offsets_and_do_not_touch(given_ranges: list
 
 def test_reads_on_where_it_ended() -> None:
     """What is held is not read again; what was never seen is read from the log start."""
-    found = reading(index(segment({0: (0, 5)})), log((0, 9, 9), (2, 4, 4)), {0: 8, 1: 4})
+    found = plan_extension(index(segment({0: (0, 5)})), log((0, 9, 9), (2, 4, 4)), {0: 8, 1: 4})
     assert {0: (5, 8), 1: (2, 4)} == found.ranges
     assert {1: (0, 2)} == found.expired
 
@@ -85,19 +85,19 @@ def test_nothing_new_changes_nothing() -> None:
     """An index that is up to date stays."""
     first = index(segment({0: (0, 5)}))
     state = log((0, 5, 5))
-    known = extended(first, reading(first, state, {0: 5}), state, None, NOW)
-    assert not reading(known, state, {0: 5}).changes
-    assert not reading(known, state, {0: 3}).changes
+    known = extended(first, plan_extension(first, state, {0: 5}), state, None, NOW)
+    assert not plan_extension(known, state, {0: 5}).changes
+    assert not plan_extension(known, state, {0: 3}).changes
 
 
 def test_an_open_transaction_is_not_read_past() -> None:
     """Reading ends where the first open transaction begins."""
-    assert {0: (0, 4)} == reading(index(), log((0, 4, 9)), {0: 9}).ranges
+    assert {0: (0, 4)} == plan_extension(index(), log((0, 4, 9)), {0: 9}).ranges
 
 
 def test_a_log_start_behind_all_that_is_held_and_asked_for() -> None:
     """Offsets asked for that the log has lost are expired, not read."""
-    found = reading(index(segment({0: (0, 5)})), log((9, 9, 9)), {0: 8})
+    found = plan_extension(index(segment({0: (0, 5)})), log((9, 9, 9)), {0: 8})
     assert ({}, {0: (5, 9)}) == (found.ranges, found.expired)
 
 
@@ -105,18 +105,18 @@ def test_expired_offsets_are_told_once_and_count_as_dealt_with() -> None:
     """After the loss is recorded the next reading begins at the log start."""
     state = log((7, 9, 9))
     first = index(segment({0: (0, 5)}))
-    wanted = reading(first, state, {0: 9})
+    wanted = plan_extension(first, state, {0: 9})
     after = extended(first, wanted, state, segment(dict(wanted.ranges)), NOW)
     assert (((0, 5), (7, 9)), ((5, 7),)) == (after.held(0), after.missing(0))
-    assert not reading(after, state, {0: 9}).changes
+    assert not plan_extension(after, state, {0: 9}).changes
 
 
 def test_growth_is_remembered_with_both_ends() -> None:
     """Records below `after` were written before, records from `ends` on after the growth."""
     first, before = index(segment({0: (0, 5)})), log((0, 5, 5))
-    known = extended(first, reading(first, before, {0: 5}), before, None, NOW)
+    known = extended(first, plan_extension(first, before, {0: 5}), before, None, NOW)
     grown = log((0, 8, 8), (0, 2, 2))
-    after = extended(known, reading(known, grown, {0: 8, 1: 2}), grown, None, NOW)
+    after = extended(known, plan_extension(known, grown, {0: 8, 1: 2}), grown, None, NOW)
     assert [1, 2] == [each.count for each in after.partitions]
     assert ({0: 5}, {0: 8, 1: 2}) == (after.partitions[1].after, after.partitions[1].ends)
     assert known.generation + 1 == after.generation
@@ -125,14 +125,14 @@ def test_growth_is_remembered_with_both_ends() -> None:
 def test_a_log_that_ends_below_what_is_held_is_refused() -> None:
     """A cut log is another log."""
     with pytest.raises(CutLogError, match="read up to 5 before"):
-        reading(index(segment({0: (0, 5)})), log((0, 4, 4)), {0: 4})
+        plan_extension(index(segment({0: (0, 5)})), log((0, 4, 4)), {0: 4})
 
 
 @pytest.mark.parametrize("until", [{0: 6}, {1: 0}])
 def test_offsets_and_partitions_that_are_not_there_are_refused(until: dict[int, int]) -> None:
     """Nobody waits for records that may never come."""
     with pytest.raises(RefusedError):
-        reading(index(), log((0, 5, 5)), until)
+        plan_extension(index(), log((0, 5, 5)), until)
 
 
 def test_pruning_gives_up_the_oldest_segments_only() -> None:
@@ -149,7 +149,7 @@ def test_an_index_is_what_was_written() -> None:
     """Its text gives the same index again; what is none is refused."""
     state = log((1, 5, 5))
     first = index()
-    whole = extended(first, reading(first, state, {0: 5}), state, segment({0: (1, 5)}), NOW)
+    whole = extended(first, plan_extension(first, state, {0: 5}), state, segment({0: (1, 5)}), NOW)
     assert whole == parse_index(whole.text())
     with pytest.raises(ValueError, match="JSON"):
         parse_index(whole.text()[:-20])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.gather.log.history_index import Index
-from reconcile.gather.log.history_store import KEPT_GENERATIONS, HistoryStore, Home
+from reconcile.gather.log.index import Index
+from reconcile.gather.log.store import KEPT_GENERATIONS, HistoryStore, Home
 from reconcile.workspace.filesystem import LocalFileSystem
 
 

@@ -14,7 +14,7 @@ from reconcile.audit.home_partition import Former, Router, homes, routed
 from reconcile.audit.partitioner_inference import Inference, infer
 from reconcile.domain.case import Routing
 from reconcile.domain.partitioner import Partitioner, partition_of
-from reconcile.gather.log.history_index import Growth
+from reconcile.gather.log.index import Growth
 
 M, C, F = Partitioner.MURMUR2, Partitioner.CRC32, Partitioner.FNV1A
 

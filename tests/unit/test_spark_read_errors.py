@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 
 import pytest
 
 from reconcile.gather.spark_read_errors import by_postgres, by_spark
-from reconcile.gather.stores.store_errors import (
+from reconcile.gather.stores.errors import (
     SnapshotLostError,
     StatementTimeoutError,
     StoreReadError,
@@ -65,6 +66,13 @@ def test_a_postgres_is_named_by_how_its_message_begins(said: str, kind: type[Exc
     found = by_postgres("user/login", f"Job aborted: org.postgresql.util.PSQLException: {said}\n\tat x")
     assert type(found) is kind
     assert "user/login" in str(found)
+
+
+def test_an_error_of_ours_comes_back_from_a_task() -> None:
+    """What a session of ours raises in a task of Spark's is a text by then, and is raised again as what it was."""
+    raised = SnapshotLostError("the snapshot of login-db is gone; start the run again")
+    found = by_postgres("user/login", "Traceback\n" + "".join(traceback.format_exception_only(raised)))
+    assert (SnapshotLostError, str(raised)) == (type(found), str(found))
 
 
 def test_what_a_postgres_quotes_of_a_row_is_not_told() -> None:

@@ -14,8 +14,8 @@ from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.gather.evidence import ledger
 from reconcile.gather.stores import digest
 from reconcile.gather.stores.digest import Mode, Reading, Side
-from reconcile.gather.stores.store_errors import SnapshotLostError, StoreUnreachableError, running
-from reconcile.gather.stores.store_session import StoreSession, texts
+from reconcile.gather.stores.errors import SnapshotLostError, StoreUnreachableError, running
+from reconcile.gather.stores.session import StoreSession, storable_texts
 
 
 class LostDatabase:
@@ -64,7 +64,7 @@ def test_a_snapshot_that_is_gone_can_be_let_go() -> None:
 
 def test_no_postgres_is_asked_for_what_it_cannot_hold() -> None:
     """A key or a header may hold NUL; no text of Postgres does, and the driver refuses to write it."""
-    assert ["a", ""] == texts(["a", "b\0", "", "\0"])
+    assert ["a", ""] == storable_texts(["a", "b\0", "", "\0"])
     types: Layout[str] = Layout(("text",), None, ("text",))
     reading = Reading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
     assert "\\x00" not in repr(digest.rows(reading, ids=["a", "b\0"]))

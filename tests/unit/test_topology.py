@@ -16,10 +16,10 @@ from reconcile.audit.topology.rule import counted, listed
 from reconcile.contract.model import Contract
 from reconcile.domain.partitioner import Partitioner
 from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence
-from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
-from reconcile.gather.log.history_index import Growth
-from reconcile.gather.topology_facts import ClusterFacts, Reader, topics_of
-from reconcile.kafka.client import GroupDescription, GroupState, Member
+from reconcile.gather.fence.group_position import GroupPosition, PartitionExtent, PositionState
+from reconcile.gather.log.index import Growth
+from reconcile.gather.topology_facts import ClusterFacts, ReadingGroup, topics_of
+from reconcile.kafka.client import GroupDescription, GroupMember, GroupState
 from reconcile.kafka.layout import TopicLayout, layout
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -65,17 +65,17 @@ def kept(name: str = "user", replicas: int = 3, isr: int | None = None, **settin
     return layout(name, dict.fromkeys(range(2), (replicas, in_step)), given)
 
 
-def member(number: int, instance: str | None = None, partitions: tuple[int, ...] = ()) -> Member:
+def member(number: int, instance: str | None = None, partitions: tuple[int, ...] = ()) -> GroupMember:
     """Give a member of a group."""
-    return Member(f"m{number}", "client", "host", instance, partitions)
+    return GroupMember(f"m{number}", "client", "host", instance, partitions)
 
 
-def place(partition: int, state: PlaceState = PlaceState.CAUGHT_UP, committed: int | None = 10) -> GroupPlace:
+def place(partition: int, state: PositionState = PositionState.CAUGHT_UP, committed: int | None = 10) -> GroupPosition:
     """Give where a group stands in one partition."""
-    return GroupPlace(partition, committed, committed, None, 0, state)
+    return GroupPosition(partition, committed, committed, None, 0, state)
 
 
-def fence(name: str = "login", *places: GroupPlace, **group: Any) -> ConsumerFence:
+def fence(name: str = "login", *places: GroupPosition, **group: Any) -> ConsumerFence:
     """Give the fence of a consumer whose group has one member, and has read all."""
     standing = GroupDescription(
         f"{name}-service",
@@ -119,7 +119,7 @@ def facts(
     """Give the facts of a world in which all is well, but for what is named."""
     agreed = of or contract()
     of_topics = {name: kept(name) for name in topics_of(agreed)} | dict(layouts or {})
-    places = tuple(PartitionPlace(number, 0, 10, 10, 10) for number in range(2))
+    places = tuple(PartitionExtent(number, 0, 10, 10, 10) for number in range(2))
     return Facts(
         agreed,
         Fence(
@@ -282,7 +282,7 @@ def test_versions_that_go_down(inversions: Inversions | None, expected: Severity
 def test_growth_whose_old_records_are_unread() -> None:
     """A group that has not read what was written before the growth may apply it over what came after."""
     growth = (grown(2, {}, {}), grown(4, {0: 8, 1: 8}, {0: 9, 1: 9}))
-    behind = fence("login", place(0, PlaceState.LAGGING, 5), place(1))
+    behind = fence("login", place(0, PositionState.LAGGING, 5), place(1))
     seen = log(growth=growth, placement=Placement(100, spread=9, grown=9))
     assert [FAULT] == severities(log_checks.growth, facts(behind, seen=seen))
     assert [WARNING] == severities(log_checks.growth, facts(seen=seen))
@@ -292,9 +292,9 @@ def test_a_marker_before_the_growth_is_nothing_to_read() -> None:
     """A group that commits after each record stands before the marker that ends a transaction, and has read all."""
     growth = (grown(2, {}, {}), grown(4, {0: 8, 1: 8}, {0: 9, 1: 9}))
     seen = log(growth=growth, placement=Placement(100, spread=9, grown=9))
-    settled = fence("login", place(0, PlaceState.CAUGHT_UP, 7), place(1))
+    settled = fence("login", place(0, PositionState.CAUGHT_UP, 7), place(1))
     assert [WARNING] == severities(log_checks.growth, facts(settled, seen=seen))
-    later = replace(place(0, PlaceState.LAGGING, 7), next_record=8)
+    later = replace(place(0, PositionState.LAGGING, 7), next_record=8)
     assert [WARNING] == severities(log_checks.growth, facts(fence("login", later, place(1)), seen=seen))
 
 
@@ -375,7 +375,7 @@ def test_groups_that_read_a_failure_topic(topic: str, group: str, expected: Seve
         "stash": STASH,
     }
     agreed = contract(consumer(failure=failure), consumer("billing"))
-    seen = facts(of=agreed, readers={topic: (Reader(group, {0: 1}),)})
+    seen = facts(of=agreed, readers={topic: (ReadingGroup(group, {0: 1}),)})
     assert [expected] == severities(setup_checks.failure_topics, seen)
 
 
@@ -394,16 +394,16 @@ def test_groups_that_are_built_on(group: str, expected: Severity) -> None:
 @pytest.mark.parametrize(
     ("state", "group", "expected"),
     [
-        (PlaceState.CAUGHT_UP, GroupState.STABLE, OK),
-        (PlaceState.LAGGING, GroupState.STABLE, OK),
-        (PlaceState.NO_COMMIT, GroupState.STABLE, WARNING),
-        (PlaceState.NO_COMMIT, GroupState.MISSING, FAULT),
-        (PlaceState.BELOW_LOG_START, GroupState.STABLE, FAULT),
-        (PlaceState.PAST_END, GroupState.STABLE, FAULT),
-        (PlaceState.REWOUND, GroupState.STABLE, WARNING),
+        (PositionState.CAUGHT_UP, GroupState.STABLE, OK),
+        (PositionState.LAGGING, GroupState.STABLE, OK),
+        (PositionState.NO_COMMIT, GroupState.STABLE, WARNING),
+        (PositionState.NO_COMMIT, GroupState.MISSING, FAULT),
+        (PositionState.BELOW_LOG_START, GroupState.STABLE, FAULT),
+        (PositionState.PAST_END, GroupState.STABLE, FAULT),
+        (PositionState.REWOUND, GroupState.STABLE, WARNING),
     ],
 )
-def test_committed_offsets(state: PlaceState, group: GroupState, expected: Severity) -> None:
+def test_committed_offsets(state: PositionState, group: GroupState, expected: Severity) -> None:
     """Offsets that are not in the log lose events; lag does not."""
     assert [expected] == severities(setup_checks.committed_offsets, facts(fence("login", place(0, state), state=group)))
 
@@ -514,8 +514,8 @@ def test_compaction(of: Contract, settings: dict[str, Any], expected: Severity) 
         ({"retention_ms": "3600000"}, {}, WARNING),
         ({"cleanup_policy": "compact"}, {}, FAULT),
         ({}, {"ends": {RETRY: {0: 3}}}, WARNING),
-        ({}, {"ends": {RETRY: {0: 3}}, "readers": {RETRY: (Reader("login-service", {0: 1}),)}}, OK),
-        ({}, {"begins": {RETRY: {0: 3}}, "readers": {RETRY: (Reader("login-service", {0: 1}),)}}, FAULT),
+        ({}, {"ends": {RETRY: {0: 3}}, "readers": {RETRY: (ReadingGroup("login-service", {0: 1}),)}}, OK),
+        ({}, {"begins": {RETRY: {0: 3}}, "readers": {RETRY: (ReadingGroup("login-service", {0: 1}),)}}, FAULT),
     ],
 )
 def test_what_waits_in_retry_topics(settings: dict[str, Any], more: dict[str, Any], expected: Severity) -> None:
@@ -533,7 +533,7 @@ def test_what_waits_in_retry_topics(settings: dict[str, Any], more: dict[str, An
         ({"retention_bytes": "1000"}, {}, WARNING),
         ({"cleanup_policy": "compact"}, {"keys": {STASH: (9, 9)}}, WARNING),
         ({"cleanup_policy": "compact"}, {"keys": {STASH: (9, 1)}}, FAULT),
-        ({}, {"begins": {STASH: {0: 3}}, "readers": {STASH: (Reader("login-service", {0: 1}),)}}, FAULT),
+        ({}, {"begins": {STASH: {0: 3}}, "readers": {STASH: (ReadingGroup("login-service", {0: 1}),)}}, FAULT),
     ],
 )
 def test_what_is_parked(settings: dict[str, Any], more: dict[str, Any], expected: Severity) -> None:
@@ -546,7 +546,7 @@ def test_what_is_parked(settings: dict[str, Any], more: dict[str, Any], expected
 def test_a_topic_whose_settings_are_unknown_is_not_judged() -> None:
     """Where the cluster did not tell, topics are neither well nor wrong."""
     seen = facts()
-    unknown = replace(seen, cluster=ClusterFacts(untold=("no",)))
+    unknown = replace(seen, cluster=ClusterFacts(unreadable=("no",)))
     judging = (setup_checks.replication, setup_checks.topic_retention, setup_checks.compaction)
     assert [] == [each for check in judging for each in check(unknown)]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from reconcile.contract.model import Topic
-    from reconcile.gather.log.history_index import Growth, Index
+    from reconcile.gather.log.index import Growth, Index
 
 MOST_TYPES = 100
 """So many types of events are looked at, the most frequent first."""

@@ -9,7 +9,7 @@ from itertools import combinations
 from reconcile.audit.partitioner_inference import Inference
 from reconcile.audit.topology.facts import MOST_TYPES, Facts, TypeFacts
 from reconcile.audit.topology.rule import Check, Rule, counted, listed
-from reconcile.gather.fence.group_position import GroupPlace, PlaceState
+from reconcile.gather.fence.group_position import GroupPosition, PositionState
 
 RECENT = timedelta(days=7)
 """What broke the order longer ago than this before the log's newest record is past: a warning."""
@@ -181,10 +181,10 @@ def growth(facts: Facts) -> Iterator[Check]:
         yield _GROWTH.ok(facts.topic, found)
 
 
-def _to_read(place: GroupPlace, end: int) -> bool:
+def _to_read(place: GroupPosition, end: int) -> bool:
     # A group may stand before the marker of a transaction for ever: it has read all the same.
     goes_on_at = place.committed_before if place.next_record is None else place.next_record
-    return place.state is not PlaceState.CAUGHT_UP and (goes_on_at or 0) < end
+    return place.state is not PositionState.CAUGHT_UP and (goes_on_at or 0) < end
 
 
 def _difference(types: list[TypeFacts]) -> str:

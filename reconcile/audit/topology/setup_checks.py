@@ -11,8 +11,8 @@ from reconcile.config import durations
 from reconcile.contract.model import Consumer, FailureTopic
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.gather.fence.fence import ConsumerFence
-from reconcile.gather.fence.group_position import PlaceState
-from reconcile.gather.topology_facts import Reader, own_topics
+from reconcile.gather.fence.group_position import PositionState
+from reconcile.gather.topology_facts import ReadingGroup, own_topics
 from reconcile.kafka.client import GroupState
 from reconcile.kafka.layout import TopicLayout
 
@@ -239,19 +239,19 @@ def isolation(facts: Facts) -> Iterator[Check]:
 def committed_offsets(facts: Facts) -> Iterator[Check]:
     """Compare the committed offsets with the log."""
     for link, consumer, fence in facts.fences():
-        at = {state: [p.partition for p in fence.places if p.state is state] for state in PlaceState}
-        if at[PlaceState.PAST_END]:
-            found = f"committed past the end in partition {_numbers(at[PlaceState.PAST_END])}"
+        at = {state: [p.partition for p in fence.places if p.state is state] for state in PositionState}
+        if at[PositionState.PAST_END]:
+            found = f"committed past the end in partition {_numbers(at[PositionState.PAST_END])}"
             todo = "the topic was made anew, or lost its tail: reset the group's offsets, then let reconcile compare"
             yield _OFFSETS.fault(link, found, todo)
-        elif at[PlaceState.BELOW_LOG_START]:
-            found = f"records expired before they were read, in partition {_numbers(at[PlaceState.BELOW_LOG_START])}"
+        elif at[PositionState.BELOW_LOG_START]:
+            found = f"records expired before they were read, in partition {_numbers(at[PositionState.BELOW_LOG_START])}"
             todo = "keep records longer than the group may be away (T-D5), and let reconcile correct what was lost"
             yield _OFFSETS.fault(link, found, todo)
-        elif at[PlaceState.NO_COMMIT]:
-            yield _uncommitted(link, consumer, fence, at[PlaceState.NO_COMMIT])
-        elif at[PlaceState.REWOUND]:
-            found = f"an offset went back while we looked, in partition {_numbers(at[PlaceState.REWOUND])}"
+        elif at[PositionState.NO_COMMIT]:
+            yield _uncommitted(link, consumer, fence, at[PositionState.NO_COMMIT])
+        elif at[PositionState.REWOUND]:
+            found = f"an offset went back while we looked, in partition {_numbers(at[PositionState.REWOUND])}"
             yield _OFFSETS.warning(link, found, "somebody has reset the group: let it finish, and look again")
         else:
             behind = f"{counted(fence.lag, 'offset')} behind the end" if fence.lag else "at the end"
@@ -431,7 +431,7 @@ def _lost(rule: Rule, link: str, consumer: Consumer, topic: FailureTopic, facts:
     return rule.fault(link, found, "keep the topic longer, and let reconcile correct what was lost")
 
 
-def _reader(consumer: Consumer, topic: FailureTopic, facts: Facts) -> Reader | None:
+def _reader(consumer: Consumer, topic: FailureTopic, facts: Facts) -> ReadingGroup | None:
     group = topic.group or consumer.group
     return next((each for each in facts.cluster.readers.get(topic.topic, ()) if each.group == group), None)
 

@@ -10,11 +10,10 @@ from psycopg2 import sql
 
 from reconcile.contract.model import Ledger
 from reconcile.domain.event import UUID, spelled, spellings
-from reconcile.gather.stores import store_session
 from reconcile.gather.stores.digest import FORMATS, Side
-from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.postgres_store import OpenPostgres
+from reconcile.gather.stores.session import open_session, storable_texts, uuid_texts
 from reconcile.gather.stores.spark_store import SparkStore
-from reconcile.gather.stores.store_session import StoreSession
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "event_id string, partition int, offset bigint, at timestamp"
 _AT_ONCE = 5000
-_Asked = tuple[str, str, int, int]
+_Wanted = tuple[str, str, int, int]
 """An event: its aggregate's id, its own, its partition and its offset."""
 
 
@@ -30,44 +29,44 @@ _Asked = tuple[str, str, int, int]
 class PostgresLedger:
     """A ledger in a Postgres, at the instant of the copy's snapshot."""
 
-    store: PostgresStore
+    postgres: OpenPostgres
     ledger: Ledger
     event_id_type: str | None
     """The type of the column with the event's id, so that its index can be used."""
 
     @classmethod
-    def of(cls, store: PostgresStore, session: StoreSession, ledger: Ledger) -> PostgresLedger:
+    def of(cls, postgres: OpenPostgres, ledger: Ledger) -> PostgresLedger:
         """Look at the table once."""
         kind = None
         if ledger.event_id is not None:
             column, table = sql.Identifier(ledger.event_id), sql.Identifier(*ledger.table.split("."))
-            (found,) = session.types(sql.SQL("select {} from {} limit 0").format(column, table))
+            (found,) = postgres.session.types(sql.SQL("select {} from {} limit 0").format(column, table))
             kind = "uuid" if found == "uuid" else "text"
-        return cls(store, ledger, kind)
+        return cls(postgres, ledger, kind)
 
-    def all(self, spark: SparkSession, session: StoreSession) -> DataFrame:
-        """Give all entries."""
-        return self.store.frame(spark, [session.text(_select(self.ledger))])
+    def all(self, spark: SparkSession) -> DataFrame:
+        """Read all entries."""
+        return self.postgres.frame(spark, _select(self.ledger))
 
-    def bounds(self, spark: SparkSession, session: StoreSession) -> DataFrame:
-        """Give the first offset and time by partition, found out by the database."""
+    def bounds(self, spark: SparkSession) -> DataFrame:
+        """Query the first offset and time by partition, found out by the database."""
         bounds = sql.SQL(
             "select partition, min({}) as {}, min(at) as at from ({}) as entries group by partition"
         ).format(sql.Identifier("offset"), sql.Identifier("offset"), _select(self.ledger))
-        return self.store.frame(spark, [session.text(bounds)])
+        return self.postgres.frame(spark, bounds)
 
-    def among(self, events: DataFrame) -> DataFrame:
-        """Give the entries for events, which have `id`, `event_id`, `partition` and `offset`, with the events' `id`."""
-        store, ledger, kind = self.store, self.ledger, self.event_id_type
+    def among(self, spark: SparkSession, events: DataFrame) -> DataFrame:  # noqa: ARG002
+        """Read the entries for events, which have `id`, `event_id`, `partition` and `offset`, with the events' `id`."""
+        store, ledger, kind = self.postgres.store, self.ledger, self.event_id_type
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with store_session.connect(store.name, store.url) as session:
+            with open_session(store.name, store.url) as session:
                 session.import_snapshot(store.snapshot)
                 session.run(sql.SQL(FORMATS))
                 for batch in batches:
-                    asked = list(zip(*(batch.column(number).to_pylist() for number in range(4)), strict=True))
-                    for start in range(0, len(asked), _AT_ONCE):
-                        chunk = asked[start : start + _AT_ONCE]
+                    wanted = list(zip(*(batch.column(number).to_pylist() for number in range(4)), strict=True))
+                    for start in range(0, len(wanted), _AT_ONCE):
+                        chunk = wanted[start : start + _AT_ONCE]
                         yield _tied(session.rows(_select(ledger, _of(ledger, kind, chunk))), chunk)
 
         return events.select("id", "event_id", "partition", "offset").mapInArrow(read, f"id string, {SCHEMA}")
@@ -81,7 +80,7 @@ class SparkLedger:
     ledger: Ledger
 
     def among(self, spark: SparkSession, events: DataFrame) -> DataFrame:
-        """Give the entries for events, with the events' `id`: by the event's id, else by where it stood."""
+        """Read the entries for events, with the events' `id`: by the event's id, else by where it stood."""
         from pyspark.sql import functions as f
 
         known = events.select(
@@ -98,8 +97,14 @@ class SparkLedger:
         )
         return found.select("id", *entries.columns).dropDuplicates()
 
+    def bounds(self, spark: SparkSession) -> DataFrame:
+        """Compute the first offset and time by partition."""
+        from pyspark.sql import functions as f
+
+        return self.all(spark).groupBy("partition").agg(f.min("offset").alias("offset"), f.min("at").alias("at"))
+
     def all(self, spark: SparkSession) -> DataFrame:
-        """Give all entries."""
+        """Read all entries."""
         from pyspark.sql import functions as f
 
         named = {
@@ -117,7 +122,7 @@ class SparkLedger:
 
 
 def as_spelled(column: str) -> Column:
-    """Give a column of event ids as `domain.event.spelled` has them."""
+    """Build a column of event ids as `domain.event.spelled` has them."""
     from pyspark.sql import functions as f
 
     name = f.col(column)
@@ -141,13 +146,13 @@ def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed
     return sql.SQL("select {} from {} where {}").format(sql.SQL(", ").join(columns), table, where or sql.SQL("true"))
 
 
-def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
+def _of(ledger: Ledger, kind: str | None, events: list[_Wanted]) -> sql.Composed:
     ways: list[sql.Composable] = []
     if ledger.event_id is not None:
-        named = store_session.texts(each for _, event_id, _, _ in events for each in spellings(event_id))
+        named = storable_texts(each for _, event_id, _, _ in events for each in spellings(event_id))
         column = sql.Identifier(ledger.event_id)
         column_text = column if kind == "uuid" else sql.SQL("{}::text").format(column)
-        fits = sql.Literal(store_session.uuids(named) if kind == "uuid" else named)
+        fits = sql.Literal(uuid_texts(named) if kind == "uuid" else named)
         ways.append(sql.SQL(f"{{}} = any({{}}::{kind}[])").format(column_text, fits))
     if ledger.partition is not None and ledger.offset is not None:
         ways.append(
@@ -161,8 +166,8 @@ def _of(ledger: Ledger, kind: str | None, events: list[_Asked]) -> sql.Composed:
     return sql.SQL("({})").format(sql.SQL(" or ").join(ways))
 
 
-def _tied(rows: list[tuple[Any, ...]], events: list[_Asked]) -> pa.RecordBatch:
-    """Give the entries with the ids of their events: by the event's id, else by where it stood."""
+def _tied(rows: list[tuple[Any, ...]], events: list[_Wanted]) -> pa.RecordBatch:
+    """Build the entries with the ids of their events: by the event's id, else by where it stood."""
     by_name = {spelled(event_id): id_text for id_text, event_id, _, _ in events}
     by_place = {(partition, offset): id_text for id_text, _, partition, offset in events}
     tied = []

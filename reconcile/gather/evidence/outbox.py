@@ -11,24 +11,23 @@ from reconcile.domain.canonical import agreed_layout
 from reconcile.gather.stores import row_columns, spark_store
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
-from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.postgres_store import OpenPostgres
 from reconcile.gather.stores.spark_store import SparkStore
-from reconcile.gather.stores.store_session import StoreSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def pending(spark: SparkSession, store: PostgresStore, session: StoreSession, outbox: Outbox) -> DataFrame:
-    """Give `id` and how many rows of it are `pending`."""
+def pending(spark: SparkSession, postgres: OpenPostgres, outbox: Outbox) -> DataFrame:
+    """Query `id` and how many rows of it are `pending`."""
     statement = sql.SQL(
         "select {}::text as id, count(*)::int as pending from {} where {} is not true group by 1"
     ).format(sql.Identifier(outbox.id), sql.Identifier(*outbox.table.split(".")), require_whole(outbox.published))
-    return store.frame(spark, [session.text(statement)])
+    return postgres.frame(spark, statement)
 
 
 def pending_by_spark(spark: SparkSession, store: SparkStore, outbox: Outbox) -> DataFrame:
-    """Give what `pending` gives, of a store that Spark reads."""
+    """Read what `pending` queries, of a store that Spark reads."""
     from pyspark.sql import functions as f
 
     from reconcile.gather.stores import canonical_columns

@@ -26,7 +26,7 @@ from reconcile.gather.log.history_columns import (
     VERSION,
     by_partition,
 )
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore
 from reconcile.kafka.client import ClusterClient
 from reconcile.kafka.errors import TopicMissingError
 from reconcile.settings import connections
@@ -60,7 +60,7 @@ class FailureLog:
 
 
 def failure_topics(consumer: Consumer) -> list[tuple[ParkedIn, FailureTopic]]:
-    """Give the topics in which a consumer's failed events may lie, in the order in which they get there."""
+    """List the topics in which a consumer's failed events may lie, in the order in which they get there."""
     failure = consumer.failure
     found: list[tuple[ParkedIn, FailureTopic]] = [("retry", topic) for topic in failure.retry]
     if isinstance(failure.stash, FailureTopic):
@@ -83,13 +83,13 @@ def read(
     found = []
     for kind, topic in failure_topics(consumer):
         try:
-            standing = cluster.topic(topic.topic)
+            described = cluster.topic(topic.topic)
         except TopicMissingError:
             continue  # many frameworks create it with the first failure
         group = topic.group or consumer.group
         # In this order: what the group has committed past is in what is read.
-        committed = cluster.committed(group, topic.topic, standing.partitions)
-        ends = cluster.ends(topic.topic, standing.partitions)
+        committed = cluster.committed(group, topic.topic, described.partitions)
+        ends = cluster.ends(topic.topic, described.partitions)
         like = contract.topic.model_copy(update={"name": topic.topic})
         history = extend(spark, like, connection, ends, store, avro=avro, all_headers=True)
         found.append(FailureLog(kind, topic, group, history, committed, ends))
@@ -97,7 +97,7 @@ def read(
 
 
 def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, main: str, log: DataFrame) -> DataFrame:
-    """Give the parked records of a consumer; `log` is the history of the topic `main`."""
+    """Build the parked records of a consumer; `log` is the history of the topic `main`."""
     held = [each for each in logs if any(segment.rows for segment in each.history.index.segments)]
     if not held:
         return spark.createDataFrame([], SCHEMA)
@@ -107,7 +107,7 @@ def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, 
 
 
 def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
-    """Give a topic's records up to its end, with how far the group that reads them has come."""
+    """Read a topic's records up to its end, with how far the group that reads them has come."""
     from pyspark.sql import functions as f
 
     name = log.topic.topic
@@ -179,17 +179,17 @@ def committed_past(group: Column) -> Column:
 
 
 def resolved_since(records: DataFrame, cluster: ClusterClient, consumer: Consumer) -> DataFrame:
-    """Give parked records with what the groups that read them have committed past since."""
+    """Read parked records again, with what the groups that read them have committed past since."""
     from pyspark.sql import functions as f
 
     resolved = f.col("resolved")
     for _, topic in failure_topics(consumer):
         try:
-            standing = cluster.topic(topic.topic)
+            described = cluster.topic(topic.topic)
         except TopicMissingError:
             continue
         group = topic.group or consumer.group
-        committed = cluster.committed(group, topic.topic, standing.partitions)
+        committed = cluster.committed(group, topic.topic, described.partitions)
         past = (f.col("topic") == topic.topic) & (f.col("offset") < by_partition(committed))
         resolved = f.coalesce(resolved, f.when(past, committed_past(f.lit(group))))
     return records.withColumn("resolved", resolved)
@@ -241,8 +241,8 @@ def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
     )
     gone = f.coalesce(now_anothers, f.lit(False))
     joined = places.join(event, same, "left")
-    told = ("_id", "_event_id", "_version", "origin_partition", "origin_offset")
-    return joined.withColumns({name: f.when(~gone, f.col(name)) for name in told}).select(
+    found = ("_id", "_event_id", "_version", "origin_partition", "origin_offset")
+    return joined.withColumns({name: f.when(~gone, f.col(name)) for name in found}).select(
         "kind",
         "topic",
         "partition",

@@ -12,9 +12,8 @@ from reconcile.contract.model import StashTable
 from reconcile.domain.canonical import CanonicalType, Layout, agreed_layout
 from reconcile.gather.stores import digest, row_columns, spark_store
 from reconcile.gather.stores.digest import Mode, Reading, Side
-from reconcile.gather.stores.postgres_rows import PostgresStore
+from reconcile.gather.stores.postgres_store import OpenPostgres
 from reconcile.gather.stores.spark_store import SparkStore
-from reconcile.gather.stores.store_session import StoreSession
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,16 +22,14 @@ _COLUMNS = ("partition", "offset", "event_id", "at", "resolved")
 _TYPES = ("integer", "bigint", "text", "timestamp with time zone", "boolean")
 
 
-def read(
-    spark: SparkSession, store: PostgresStore, session: StoreSession, table: StashTable, source_ids: tuple[str, ...]
-) -> DataFrame:
-    """Give its rows in the columns of `parked.SCHEMA`; ids are written as those of the source, which has these types.
+def read(spark: SparkSession, postgres: OpenPostgres, table: StashTable, source_ids: tuple[str, ...]) -> DataFrame:
+    """Read its rows in the columns of `parked.SCHEMA`; ids are written as those of the source, which has these types.
 
     Of a Postgres, at the instant of the copy's snapshot.
     """
 
     def column(name: str | None, kind: str) -> str:
-        return f"{session.text(sql.Identifier(name)) if name else 'null'}::{kind}"
+        return f"{postgres.session.text(sql.Identifier(name)) if name else 'null'}::{kind}"
 
     fields = (
         column(table.partition, "int"),
@@ -43,15 +40,15 @@ def read(
     )
     columns = sql.SQL(", ").join(map(sql.Identifier, table.id))
     where = sql.Identifier(*table.table.split("."))
-    ids = session.types(sql.SQL("select {} from {} limit 0").format(columns, where))
+    ids = postgres.session.types(sql.SQL("select {} from {} limit 0").format(columns, where))
     types = Layout(tuple(ids), None, _TYPES)
     form = _form(types, source_ids)
     reading = Reading(Side(table.id, fields, table=table.table), types, form, Mode.FULL)
-    return _parked(store.frame(spark, [session.text(digest.rows(reading))]), table, _COLUMNS)
+    return _parked(postgres.frame(spark, digest.rows(reading)), table, _COLUMNS)
 
 
 def read_by_spark(spark: SparkSession, store: SparkStore, table: StashTable, source_ids: tuple[str, ...]) -> DataFrame:
-    """Give what `read` gives, of a store that Spark reads."""
+    """Read what `read` does, of a store that Spark reads."""
     from reconcile.gather.stores import canonical_columns
 
     columns = (table.partition, table.offset, table.event_id, table.at)

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 
 from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, UnreachableError
-from reconcile.gather.fence.group_position import GroupPlace, PartitionPlace, PlaceState
-from reconcile.gather.stores.store_session import Snapshot
+from reconcile.gather.fence.group_position import GroupPosition, PartitionExtent, PositionState
+from reconcile.gather.stores.session import Snapshot
 from reconcile.kafka.client import GroupDescription, GroupState
 from reconcile.workspace.manifest import Stage
 
@@ -35,7 +35,7 @@ class TopicFence:
     cluster: str
     name: str
     id: str
-    partitions: tuple[PartitionPlace, ...]
+    partitions: tuple[PartitionExtent, ...]
     compacted: bool = False
     """Whether older records of a key may be gone from anywhere; so too where we may not ask."""
 
@@ -51,7 +51,7 @@ class ConsumerFence:
     types: Layout[str] | None
     rows: int | None
     group: GroupDescription
-    places: tuple[GroupPlace, ...]
+    places: tuple[GroupPosition, ...]
     settled: bool
     """Whether the copy holds all that the topic held at the source's instant."""
     waited: float
@@ -65,14 +65,14 @@ class ConsumerFence:
     @property
     def states(self) -> tuple[str, ...]:
         """All that is special: `settled` or what keeps it from that, and how the group is unless it is stable."""
-        found = {place.state for place in self.places} - {PlaceState.CAUGHT_UP}
-        partitions = [state.value for state in PlaceState if state in found]
+        found = {place.state for place in self.places} - {PositionState.CAUGHT_UP}
+        partitions = [state.value for state in PositionState if state in found]
         group = [] if self.group.state is GroupState.STABLE else [self.group.state.value]
         return (*(partitions or ["settled"]), *group)
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableLink:
     """A consumer of which something could not be read: the run is incomplete, and the others go on."""
 
     link: str
@@ -83,8 +83,8 @@ class Unread:
     """Whether it may be read later as it stands: what did not answer, not what refused."""
 
     @classmethod
-    def because(cls, link: str, name: str, error: ReconcileError) -> Unread:
-        """Give what an error kept from being read."""
+    def because(cls, link: str, name: str, error: ReconcileError) -> UnreadableLink:
+        """Build it from the error that kept the consumer from being read."""
         return cls(link, name, type(error).__name__, str(error), isinstance(error, UnreachableError))
 
 
@@ -103,7 +103,7 @@ class Fence:
     source: SourceFence
     topic: TopicFence
     consumers: tuple[ConsumerFence, ...]
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadableLink, ...] = ()
     schema_version: Literal[1] = 1
 
     @property
@@ -112,10 +112,10 @@ class Fence:
         return not self.unread
 
     def consumer(self, name: str) -> ConsumerFence:
-        """Give the fence of one consumer; raise KeyError if it is not in it."""
+        """Look up the fence of one consumer; raise KeyError if it is not in it."""
         return {each.name: each for each in self.consumers}[name]
 
 
-def is_settled(places: Iterable[GroupPlace]) -> bool:
+def is_settled(places: Iterable[GroupPosition]) -> bool:
     """Tell whether a group has reached the end of every partition."""
-    return all(place.state is PlaceState.CAUGHT_UP for place in places)
+    return all(place.state is PositionState.CAUGHT_UP for place in places)

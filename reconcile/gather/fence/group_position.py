@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class PlaceState(StrEnum):
-    """How a group stands in one partition, as to the end that it was to reach."""
+class PositionState(StrEnum):
+    """How far a group has come in one partition, measured by the end that it was to reach."""
 
     CAUGHT_UP = "caught_up"
     LAGGING = "lagging"
@@ -23,7 +23,7 @@ class PlaceState(StrEnum):
 
 
 @dataclass(frozen=True)
-class PartitionPlace:
+class PartitionExtent:
     """Where one partition of the topic begins and ends."""
 
     partition: int
@@ -38,8 +38,8 @@ class PartitionPlace:
 
 
 @dataclass(frozen=True)
-class GroupPlace:
-    """Where a group stands in one partition, before and after the snapshot of its copy."""
+class GroupPosition:
+    """How far a group has come in one partition, before and after the snapshot of its copy."""
 
     partition: int
     committed_before: int | None
@@ -47,53 +47,53 @@ class GroupPlace:
     committed_after: int | None
     """The copy may hold what lies between the two; what lies at or after this one may not be there yet."""
     next_record: int | None
-    """The first record that the group had not committed; None if there was none, or it was not asked."""
+    """The first record that the group had not committed; None if there was none, or nobody looked."""
     lag: int
     """Offsets that the group has yet to pass."""
-    state: PlaceState
+    state: PositionState
 
 
-def state_of(
+def choose_state(
     committed: int | None, begin: int, end: int, high_watermark: int, next_record: int | None, probed: bool
-) -> PlaceState:
-    """Tell how a group stands; `probed` says that `next_record` was looked up at its committed offset."""
-    nothing_left = probed and (next_record is None or next_record >= end)
+) -> PositionState:
+    """Choose the state of a position; `probed` says that `next_record` was looked up at its committed offset."""
+    all_read = probed and (next_record is None or next_record >= end)
     if committed is None:
-        untouched = begin == 0 and (end == 0 or nothing_left)
-        return PlaceState.CAUGHT_UP if untouched else PlaceState.NO_COMMIT
+        untouched = begin == 0 and (end == 0 or all_read)
+        return PositionState.CAUGHT_UP if untouched else PositionState.NO_COMMIT
     if committed > high_watermark:
-        return PlaceState.PAST_END
+        return PositionState.PAST_END
     if committed < begin:
-        return PlaceState.BELOW_LOG_START
-    return PlaceState.CAUGHT_UP if committed >= end or nothing_left else PlaceState.LAGGING
+        return PositionState.BELOW_LOG_START
+    return PositionState.CAUGHT_UP if committed >= end or all_read else PositionState.LAGGING
 
 
-def lag_of(committed: int | None, begin: int, end: int, state: PlaceState) -> int:
-    """Give how many offsets the group has yet to pass; what expired or stands beyond the end does not count."""
-    if state is PlaceState.CAUGHT_UP:
+def compute_lag(committed: int | None, begin: int, end: int, state: PositionState) -> int:
+    """Compute how many offsets the group has yet to pass; what expired or stands beyond the end does not count."""
+    if state is PositionState.CAUGHT_UP:
         return 0
     start = begin if committed is None or committed > end else max(begin, committed)
     return max(0, end - start)
 
 
-def group_places(
-    partitions: Iterable[PartitionPlace],
+def group_positions(
+    partitions: Iterable[PartitionExtent],
     before: Mapping[int, int | None],
     after: Mapping[int, int | None],
     next_records: Mapping[int, int | None],
-) -> tuple[GroupPlace, ...]:
-    """Give where a group stands in each partition; `next_records` has those that were looked up."""
-    return tuple(_place(at, before.get(at.partition), after.get(at.partition), next_records) for at in partitions)
+) -> tuple[GroupPosition, ...]:
+    """Compute how far a group has come in each partition; `next_records` has those that were looked up."""
+    return tuple(_position(at, before.get(at.partition), after.get(at.partition), next_records) for at in partitions)
 
 
-def _place(
-    at: PartitionPlace, before: int | None, after: int | None, next_records: Mapping[int, int | None]
-) -> GroupPlace:
+def _position(
+    at: PartitionExtent, before: int | None, after: int | None, next_records: Mapping[int, int | None]
+) -> GroupPosition:
     number, probed = at.partition, at.partition in next_records
     next_record = next_records.get(number)
-    state = state_of(before, at.begin, at.end, at.high_watermark, next_record, probed)
-    if state is not PlaceState.PAST_END and after is not None and after > at.high_watermark:
-        state = PlaceState.PAST_END
+    state = choose_state(before, at.begin, at.end, at.high_watermark, next_record, probed)
+    if state is not PositionState.PAST_END and after is not None and after > at.high_watermark:
+        state = PositionState.PAST_END
     elif before is not None and (after is None or after < before):
-        state = PlaceState.REWOUND
-    return GroupPlace(number, before, after, next_record, lag_of(before, at.begin, at.end, state), state)
+        state = PositionState.REWOUND
+    return GroupPosition(number, before, after, next_record, compute_lag(before, at.begin, at.end, state), state)

@@ -17,13 +17,13 @@ from reconcile.contract.model import Consumer, Contract
 from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence, Unread, is_settled
-from reconcile.gather.fence.group_position import PartitionPlace, group_places
+from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence, UnreadableLink, is_settled
+from reconcile.gather.fence.group_position import PartitionExtent, group_positions
 from reconcile.gather.fence.settling import POLL_EVERY, Progress, Settling
-from reconcile.gather.stores import store_check, store_session
+from reconcile.gather.stores import contract_check
+from reconcile.gather.stores.contract_check import Mismatches, relation
 from reconcile.gather.stores.contract_sql import require_whole
-from reconcile.gather.stores.store_check import Mismatches, relation
-from reconcile.gather.stores.store_session import StoreSession
+from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.kafka.client import ClusterClient, GroupDescription, Offsets, TopicDescription
 from reconcile.kafka.errors import ClusterUnreachableError
 from reconcile.settings.connections import ClusterConnection, Connection, Folder, Store
@@ -71,7 +71,7 @@ def open_fence(
     timeout: timedelta | None = None,
     progress: Progress = lambda _link, _lag: None,
 ) -> Iterator[OpenFence]:
-    """Give the fence of a contract, of all consumers or `only` some, with its snapshots open during the block.
+    """Open the fence of a contract, of all consumers or `only` some, with its snapshots open during the block.
 
     Waits for each group as long as the contract says, or for `timeout`. A consumer of which something cannot be
     read stands in `unread`; a source, a topic or a contract that cannot be used raises.
@@ -104,7 +104,7 @@ class _Opening:
 
     def __post_init__(self) -> None:
         self._mismatches = Mismatches(self.file)
-        self._unread: list[Unread] = []
+        self._unread: list[UnreadableLink] = []
 
     def open(self, chosen: Mapping[int, Consumer]) -> OpenFence:
         """Read everything in its order."""
@@ -168,18 +168,18 @@ class _Opening:
     def _source(self, address: PostgresUrl | None) -> tuple[StoreSession | None, Layout[str] | None]:
         if address is None:
             return None, None
-        session = self.stack.enter_context(store_session.connect(self.contract.source.store, address))
+        session = self.stack.enter_context(open_session(self.contract.source.store, address))
         with session.looking_around():
-            return session, store_check.source_types(session, self.contract, self._mismatches)
+            return session, contract_check.source_types(session, self.contract, self._mismatches)
 
     def _copy(self, index: int, address: PostgresUrl | None) -> _Copy | None:
         consumer = self.contract.consumers[index]
         if address is None:
             return _Copy(consumer, None, None)
         try:
-            session = self.stack.enter_context(store_session.connect(consumer.store, address))
+            session = self.stack.enter_context(open_session(consumer.store, address))
             with session.looking_around():
-                types = store_check.consumer_types(session, self.contract, index, self._mismatches)
+                types = contract_check.consumer_types(session, self.contract, index, self._mismatches)
         except _LINK_UNREADABLE as error:
             self._leave_out(consumer, error)
             return None
@@ -222,7 +222,7 @@ class _Opening:
                 time.sleep(POLL_EVERY)
         return [link for link in links if link in reached]
 
-    def _closed(self, cluster: ClusterClient, topic: TopicDescription, ends: Offsets) -> tuple[PartitionPlace, ...]:
+    def _closed(self, cluster: ClusterClient, topic: TopicDescription, ends: Offsets) -> tuple[PartitionExtent, ...]:
         now = self._topic(cluster)
         if now.id != topic.id:
             raise ClusterUnreachableError(f"the topic {topic.name} was made anew while we looked: start again")
@@ -235,12 +235,12 @@ class _Opening:
                 f"the topic {topic.name} lost records while we looked, in partition {cut_off[0]}: start again"
             )
         # A partition that came after the source's instant held nothing at it.
-        return tuple(PartitionPlace(p, begins[p], ends.get(p, 0), log_ends[p], high_watermarks[p]) for p in begins)
+        return tuple(PartitionExtent(p, begins[p], ends.get(p, 0), log_ends[p], high_watermarks[p]) for p in begins)
 
-    def _consumer_fence(self, link: _Link, partitions: tuple[PartitionPlace, ...]) -> ConsumerFence | None:
+    def _consumer_fence(self, link: _Link, partitions: tuple[PartitionExtent, ...]) -> ConsumerFence | None:
         copy, consumer = link.copy, link.copy.consumer
         try:
-            places = group_places(partitions, copy.before, copy.after, link.settling.next_records(copy.before))
+            places = group_positions(partitions, copy.before, copy.after, link.settling.next_records(copy.before))
         except _LINK_UNREADABLE as error:
             self._leave_out(consumer, error)
             return None
@@ -259,7 +259,7 @@ class _Opening:
 
     def _leave_out(self, consumer: Consumer, error: ReconcileError) -> None:
         """List a link that cannot be read, for the others are read all the same; the run is incomplete then."""
-        self._unread.append(Unread.because(self.contract.link(consumer), consumer.name, error))
+        self._unread.append(UnreadableLink.because(self.contract.link(consumer), consumer.name, error))
 
 
 class _Link:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from reconcile.contract.model import Consumer
-from reconcile.gather.fence.group_position import PlaceState, lag_of, state_of
+from reconcile.gather.fence.group_position import PositionState, choose_state, compute_lag
 from reconcile.kafka.client import ClusterClient, GroupState, Offsets, TopicDescription
 
 POLL_EVERY = 0.2
@@ -34,7 +34,7 @@ class Settling:
     _probed: dict[int, tuple[int, int | None]] = field(default_factory=dict)  # committed offset and next record
     _before: Mapping[int, int | None] = field(default_factory=dict)
     _high: Offsets = field(default_factory=dict)
-    _asked_for_members: float = 0.0
+    _members_queried: float = 0.0
     _nobody_since: float | None = None
 
     def over(self) -> bool:
@@ -43,14 +43,14 @@ class Settling:
         if committed != self._before:
             self._nobody_since = None
         states = self._states(committed)
-        lag = sum(lag_of(committed[p], self.begins[p], self.ends[p], states[p]) for p in states)
+        lag = sum(compute_lag(committed[p], self.begins[p], self.ends[p], states[p]) for p in states)
         self.progress(self.link, lag)
         self.waited = time.monotonic() - self.started
-        settled = all(state is PlaceState.CAUGHT_UP for state in states.values())
+        settled = all(state is PositionState.CAUGHT_UP for state in states.values())
         return settled or self.waited >= self.timeout or self._deserted()
 
     def committed(self) -> dict[int, int | None]:
-        """Give what the group has committed by now."""
+        """Query what the group has committed by now."""
         return self.cluster.committed(self.consumer.group, self.topic.name, self.topic.partitions)
 
     def next_records(self, committed: Mapping[int, int | None]) -> dict[int, int | None]:
@@ -58,15 +58,15 @@ class Settling:
         starts = {p: self.begins[p] if place is None else place for p, place in committed.items()}
         return self._probe({p: start for p, start in starts.items() if self.begins[p] <= start < self.ends[p]})
 
-    def _states(self, committed: dict[int, int | None]) -> dict[int, PlaceState]:
+    def _states(self, committed: dict[int, int | None]) -> dict[int, PositionState]:
         seen = {partition: place for partition, place in committed.items() if place is not None}
         if any(place > self._high.get(partition, self.ends[partition]) for partition, place in seen.items()):
             self._high = self.cluster.high_watermarks(self.topic.name, self.topic.partitions)
-        # What moves need not be looked at closely; what stands still may have nothing left to read.
+        # What moves need not be looked at closely; what stands still may have read all there is.
         known = self.next_records({p: place for p, place in committed.items() if self._before.get(p, -1) == place})
         self._before = committed
         return {
-            p: state_of(committed[p], self.begins[p], end, self._high.get(p, end), known.get(p), p in known)
+            p: choose_state(committed[p], self.begins[p], end, self._high.get(p, end), known.get(p), p in known)
             for p, end in self.ends.items()
         }
 
@@ -78,9 +78,9 @@ class Settling:
 
     def _deserted(self) -> bool:
         now = time.monotonic()
-        if now < self._asked_for_members + 1:
+        if now < self._members_queried + 1:
             return False
-        self._asked_for_members = now
+        self._members_queried = now
         group = self.cluster.group(self.consumer.group, self.topic.name)
         if group.state not in (GroupState.EMPTY, GroupState.MISSING):
             self._nobody_since = None

@@ -44,12 +44,12 @@ class AvroSchema:
 
     @property
     def digest(self) -> str:
-        """Tell it from others."""
+        """A digest that differs where the schema does."""
         said = self.schema if self.registry is None else self.registry.url
         return hashlib.sha256(str(said).encode()).hexdigest()
 
     def text(self, value: Column) -> Column:
-        """Give values as JSON text; NULL for those that cannot be read."""
+        """Decode values as JSON text; NULL for those that cannot be read."""
         from pyspark.sql import functions as f
 
         def decode(data: bytes | None) -> str | None:
@@ -58,7 +58,7 @@ class AvroSchema:
         return f.udf(decode, "string", useArrow=True)(value)
 
     def read(self, data: bytes) -> str | None:
-        """Give one value as JSON text; None where the schema does not read it to its last byte."""
+        """Decode one value as JSON text; None where the schema does not read it to its last byte."""
         from fastavro import schemaless_reader
 
         try:
@@ -76,7 +76,7 @@ class AvroSchema:
         return None
 
     def _ways(self, data: bytes) -> Iterator[tuple[int, Any]]:
-        """Tell where the value may begin, and with which schema."""
+        """Choose where the value may begin, and with which schema."""
         framed = len(data) >= _CONFLUENT.size and data[0] == 0
         if self.registry is not None:
             if framed:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from reconcile.gather.log.history_index import Range
+from reconcile.gather.log.index import Range
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka import reader
 
@@ -60,7 +60,7 @@ def records(
     *,
     headers: bool,
 ) -> DataFrame:
-    """Give the records in these offsets, in the columns of Spark's source; fail if the log has lost some of them."""
+    """Read the records in these offsets, in the columns of Spark's source; fail if the log has lost some of them."""
     chunks = list(_chunks(ranges))
     carried = kafka_options.with_files_inside(settings)
 

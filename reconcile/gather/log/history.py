@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.log import history_segment
 from reconcile.gather.log.history_columns import ID, ID_HASH
-from reconcile.gather.log.history_index import Index, LogState, Range, extended, pruned, reading
-from reconcile.gather.log.history_store import HistoryStore, Home
-from reconcile.gather.log.records import Derivation
+from reconcile.gather.log.index import Index, LogState, Range, extended, plan_extension, pruned
+from reconcile.gather.log.records import Derivation, DerivationOptions
+from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
+from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.client import ClusterClient
 from reconcile.settings import connections
@@ -28,8 +28,6 @@ from reconcile.workspace.filesystem import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from reconcile.gather.log.avro import AvroSchema
 
 _ATTEMPTS = 8
 _FEW = 10  # as many values as Spark pushes down one by one
@@ -51,10 +49,10 @@ class History:
     index: Index
     derivation: Derivation
     short: Mapping[int, Range]
-    """Where transactions are still open: offsets that were asked for and cannot be read yet."""
+    """Where transactions are still open: offsets that were wanted and cannot be read yet."""
 
     def records(self, spark: SparkSession, ids: Iterable[str] | DataFrame | None = None) -> DataFrame:
-        """Give the records, under the names in `history_columns`: all of them, or those of some ids.
+        """Read the records, under the names in `history_columns`: all of them, or those of some ids.
 
         Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many.
         """
@@ -75,7 +73,7 @@ class History:
                 ids = spark.createDataFrame([(each,) for each in listed], f"{ID} string")
         if isinstance(ids, DataFrame):
             stored = stored.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
-        return self.derivation.told(stored, self.index.topic)
+        return self.derivation.shown(stored, self.index.topic)
 
     def prune(self, older_than: datetime) -> History:
         """Give up the oldest segments in which all records are older; what was given up is kept on record."""
@@ -94,10 +92,7 @@ def extend(
     connection: connections.ClusterConnection,
     until: Mapping[int, int],
     store: HistoryStore,
-    *,
-    avro: AvroSchema | None = None,
-    all_headers: bool = False,
-    isolation: str = "read_committed",
+    **wanted: Unpack[DerivationOptions],
 ) -> History:
     """Read what the history lacks of a topic, up to the offsets `until`; start no Spark job if there is nothing.
 
@@ -105,31 +100,32 @@ def extend(
     UnreachableError, or RefusedError where something has to be done first; the history stays as it was then.
     """
     settings = connection.resolve()
-    kafka_options.for_spark(settings)  # what Spark cannot do is told before anything is asked
-    derivation = Derivation.of(topic, all_headers=all_headers, avro=avro, isolation=isolation)
+    kafka_options.for_spark(settings)  # what Spark cannot do is an error before anything is read
+    derivation = Derivation.of(topic, **wanted)
+    isolation = derivation.isolation
     log = _log_state(topic, settings, isolation)
     home = store.home(topic.cluster, topic.name, log.topic_id, derivation.digest)
     for _ in range(_ATTEMPTS):
         index = home.load() or _empty(topic, log, derivation)
-        wanted = reading(index, log, until)
+        extension = plan_extension(index, log, until)
         short = {p: (log.stable[p], end) for p, end in until.items() if log.stable[p] < end}
-        if not wanted.changes:
+        if not extension.changes:
             return History(home, index, derivation, short)
         segment = failure = None
-        if wanted.ranges:
-            source = history_segment.Source(topic.name, settings, isolation)
+        if extension.ranges:
+            source = TopicSource(topic.name, settings, isolation)
             try:
-                segment = history_segment.write(spark, source, derivation, wanted.ranges, home, index)
-            except history_segment.ReadFailedError as error:
+                segment = write_segment(spark, source, derivation, extension.ranges, home, index)
+            except ReadFailedError as error:
                 failure = error
             after = _same_topic(log, _log_state(topic, settings, isolation), topic)
             if failure is not None:
-                lost = any(after.begins[partition] > start for partition, (start, _) in wanted.ranges.items())
+                lost = any(after.begins[partition] > start for partition, (start, _) in extension.ranges.items())
                 if not lost and (home.load() or index).generation == index.generation:
                     raise failure
                 log = after
                 continue
-        following = extended(index, wanted, log, segment, datetime.now(UTC))
+        following = extended(index, extension, log, segment, datetime.now(UTC))
         if home.publish(following):
             home.remove_leftovers()
             return History(home, following, derivation, short)
@@ -137,14 +133,14 @@ def extend(
 
 
 def _log_state(topic: Topic, settings: Mapping[str, str], isolation: str) -> LogState:
-    """Ask where the log begins and ends, by a client that lives no longer than the question."""
+    """Query where the log begins and ends, by a client that lives no longer than that."""
     with closing(ClusterClient(topic.cluster, settings)) as cluster:
-        standing = cluster.topic(topic.name)
+        described = cluster.topic(topic.name)
         # In this order: a log that is written to and cut meanwhile never seems to begin behind its end.
-        begins = cluster.begins(topic.name, standing.partitions)
-        decided = cluster.ends(topic.name, standing.partitions)
-        ends = cluster.high_watermarks(topic.name, standing.partitions)
-    return LogState(standing.id, begins, decided if isolation == "read_committed" else ends, ends)
+        begins = cluster.begins(topic.name, described.partitions)
+        decided = cluster.ends(topic.name, described.partitions)
+        ends = cluster.high_watermarks(topic.name, described.partitions)
+    return LogState(described.id, begins, decided if isolation == "read_committed" else ends, ends)
 
 
 def _empty(topic: Topic, log: LogState, derivation: Derivation) -> Index:

@@ -36,7 +36,7 @@ READABLE = "readable"
 KEY_READABLE = "key_readable"
 """Whether the key could be read; a null key cannot."""
 HEADERS = "headers"
-"""All headers in their order; kept only where that was asked for."""
+"""All headers in their order; kept only where that is wanted."""
 
 STORED = (
     f"{ID} string, {ID_HASH} bigint, {KEY} binary, {PARTITION} int, {OFFSET} bigint, {TIMESTAMP} timestamp,"

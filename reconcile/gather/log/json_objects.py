@@ -23,7 +23,7 @@ _PARSED = "_parsed"
 
 
 def with_paths(df: DataFrame, text: str, paths: Iterable[str], readable: str) -> tuple[DataFrame, dict[str, Column]]:
-    """Add `readable`, whether the text is a JSON object and nothing else; give the columns for what lies at each path.
+    """Add `readable`, whether the text is a JSON object and nothing else; build the columns for what lies at each path.
 
     What lies there is given as text, an object as JSON, and JSON's null as NULL. It is NULL where the text cannot be
     read, even if the part up to the path could.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def decoded(key: Column, key_type: str) -> Column:
-    """Give the id in a key; NULL for a null key and for one that cannot be read."""
+    """Decode the id in a key; NULL for a null key and for one that cannot be read."""
     from pyspark.sql import functions as f
 
     kind = KeyType(key_type)
@@ -28,7 +28,7 @@ def decoded(key: Column, key_type: str) -> Column:
 
 
 def encoded(id_text: Column, key_type: str) -> Column | None:
-    """Give the key's bytes for ids that `decoded` gave; None where different bytes can hold the same id."""
+    """Encode the key's bytes for ids that `decoded` gave; None where different bytes can hold the same id."""
     from pyspark.sql import functions as f
 
     kind = KeyType(key_type)

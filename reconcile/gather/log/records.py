@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from reconcile.contract.model import Topic
 from reconcile.gather.log import formats, history_columns, json_objects, record_keys
@@ -38,6 +38,14 @@ _HEADER = "header:"
 _READABLE = "_readable"
 
 
+class DerivationOptions(TypedDict, total=False):
+    """What decides on a history beside the contract."""
+
+    all_headers: bool
+    avro: AvroSchema | None
+    isolation: str
+
+
 @dataclass(frozen=True)
 class Derivation:
     """All that decides which records a history has, and which columns; contracts for which it is equal share one."""
@@ -53,14 +61,7 @@ class Derivation:
     isolation: str = "read_committed"
 
     @classmethod
-    def of(
-        cls,
-        topic: Topic,
-        *,
-        all_headers: bool = False,
-        avro: AvroSchema | None = None,
-        isolation: str = "read_committed",
-    ) -> Derivation:
+    def of(cls, topic: Topic, **wanted: Unpack[DerivationOptions]) -> Derivation:
         """Take it from a contract."""
         return cls(
             value_format=topic.format,
@@ -69,14 +70,12 @@ class Derivation:
             event_id=topic.event_id,
             type=topic.type,
             correlation_id=topic.correlation_id,
-            all_headers=all_headers,
-            avro=avro,
-            isolation=isolation,
+            **wanted,
         )
 
     @property
     def digest(self) -> str:
-        """Tell it from others."""
+        """A digest that differs where the columns do."""
         said = [_LAYOUT, *astuple(replace(self, avro=None)), self.avro and self.avro.digest]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
@@ -97,7 +96,7 @@ class Derivation:
         return f"{stored}, {history_columns.STORED_HEADERS}" if self.all_headers else stored
 
     def stored(self, records: DataFrame) -> DataFrame:
-        """Give the columns to store, of records as Kafka's source gives them."""
+        """Build the columns to store, of records as Kafka's source gives them."""
         from pyspark.sql import functions as f
 
         text = formats.decoded(records, self.value_format, self.avro)
@@ -130,8 +129,8 @@ class Derivation:
             *([f.col("headers").alias(HEADERS)] if self.all_headers else []),
         )
 
-    def told(self, stored: DataFrame, topic: str) -> DataFrame:
-        """Give the columns that a history shows, of those that are stored."""
+    def shown(self, stored: DataFrame, topic: str) -> DataFrame:
+        """Build the columns that a history shows, of those that are stored."""
         from pyspark.sql import functions as f
 
         encoded = record_keys.encoded(f.col(ID), self.key_type)
@@ -157,7 +156,7 @@ class Derivation:
 
 
 def is_origin(topic: str) -> Column:
-    """Tell whether a record of a history is named by where it stands, as nothing else names it."""
+    """Whether a record of a history is named by where it stands, as nothing else names it."""
     from pyspark.sql import functions as f
 
     return f.col(EVENT_ID) == _origin(topic)
@@ -170,7 +169,7 @@ def _origin(topic: str) -> Column:
 
 
 def _header(name: str) -> Column:
-    """Give the text of a header, of the last one where there are several."""
+    """Build the text of a header, of the last one where there are several."""
     from pyspark.sql import functions as f
 
     headers = f.reverse(f.col("headers"))

@@ -56,7 +56,7 @@ class RegistryAddress:
             _get(self, "/schemas/types")
 
     def schema(self, number: int) -> tuple[str, ...]:
-        """Give the schema of a number, behind all that it refers to; raise UnknownSchemaError if there is none."""
+        """Fetch the schema of a number, behind all that it refers to; raise UnknownSchemaError if there is none."""
         return _schema(self, number)
 
 
@@ -85,7 +85,7 @@ def _schema(registry: RegistryAddress, number: int) -> tuple[str, ...]:
 
 
 def _referred(registry: RegistryAddress, found: Any, seen: set[tuple[str, int]]) -> list[str]:
-    """Give the schemas that one refers to, each before the one that needs it."""
+    """Fetch the schemas that one refers to, each before the one that needs it."""
     parts: list[str] = []
     for each in found.get("references", ()):
         place = each["subject"], each["version"]

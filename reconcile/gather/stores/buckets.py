@@ -10,10 +10,10 @@ from typing import Any
 
 from psycopg2 import sql
 
-from reconcile.gather.stores import digest, store_session
+from reconcile.gather.stores import digest
 from reconcile.gather.stores.digest import NO_ID, Reading
-from reconcile.gather.stores.postgres_rows import PostgresStore, ids_are_unique
-from reconcile.gather.stores.store_session import StoreSession
+from reconcile.gather.stores.postgres_store import PostgresStore, ids_are_unique
+from reconcile.gather.stores.session import StoreSession, open_session
 
 _TOO_MANY = 0.5
 
@@ -39,20 +39,20 @@ def compare(source: PostgresStore, source_reading: Reading, copy: PostgresStore,
     import numpy as np
 
     with ThreadPoolExecutor(2) as pool:
-        ours = pool.submit(_digest, source, source_reading)
-        theirs = pool.submit(_digest, copy, copy_reading)
-        (left, one_unique), (right, other_unique) = ours.result(), theirs.result()
-    unequal = (left != right).any(axis=1)
-    unequal[NO_ID] = left[NO_ID, 0] > 0 or right[NO_ID, 0] > 0
-    if not (one_unique or other_unique):  # an id that stands twice on one side alone has made a difference by now
+        of_source = pool.submit(_digest, source, source_reading)
+        of_copy = pool.submit(_digest, copy, copy_reading)
+        (own, own_unique), (other, other_unique) = of_source.result(), of_copy.result()
+    unequal = (own != other).any(axis=1)
+    unequal[NO_ID] = own[NO_ID, 0] > 0 or other[NO_ID, 0] > 0
+    if not (own_unique or other_unique):  # an id that stands twice on one side alone has made a difference by now
         unequal[_repeated(source, source_reading)] = True
     count = source_reading.buckets
     found = tuple(NO_ID if bucket == count else int(bucket) for bucket in np.flatnonzero(unequal))
-    return Differing(int(left[:, 0].sum()), int(right[:, 0].sum()), found, count)
+    return Differing(int(own[:, 0].sum()), int(other[:, 0].sum()), found, count)
 
 
 def _digest(store: PostgresStore, reading: Reading) -> tuple[Any, bool]:
-    """Give rows, high and low by bucket, those without an id last; and whether no id can stand twice."""
+    """Query rows, high and low by bucket, those without an id last; and whether no id can stand twice."""
     import numpy as np
 
     found = np.zeros((reading.buckets + 1, 3), dtype=np.int64)
@@ -70,7 +70,7 @@ def _repeated(store: PostgresStore, reading: Reading) -> list[int]:
 
 @contextmanager
 def _session(store: PostgresStore) -> Iterator[StoreSession]:
-    with store_session.connect(store.name, store.url) as session:
+    with open_session(store.name, store.url) as session:
         session.import_snapshot(store.snapshot)
         session.run(sql.SQL(digest.FORMATS + digest.PLANNING))
         yield session

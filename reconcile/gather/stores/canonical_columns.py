@@ -1,4 +1,4 @@
-"""The canonical form in Spark: the same texts and the same hashes as `digest` has Postgres compute in mode portable.
+"""The canonical form in Spark: the same texts as `digest` has Postgres compute.
 
 For stores that are no Postgres: Parquet, and what Spark reads by JDBC. Rows of a Postgres come as canonical text
 (`digest.rows`), because Spark's JDBC source loses some values: the microseconds of a time, NaN and infinity, numerics
@@ -18,14 +18,13 @@ from pyspark.sql import types as t  # noqa: TID253
 
 from reconcile.domain.canonical import CanonicalType, Kind, Layout, json_text
 from reconcile.errors import RefusedError
-from reconcile.gather.stores.digest import NO_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
 def types(frame: DataFrame, columns: Layout[str]) -> Layout[str]:
-    """Give the types of a frame's columns by the names that Postgres has for them, to agree on the canonical form."""
+    """List the types of a frame's columns by the names that Postgres has for them, to agree on the canonical form."""
     version = None if columns.version is None else _postgres_type(frame.schema[columns.version].dataType)
     return Layout(
         tuple(_postgres_type(frame.schema[name].dataType) for name in columns.id),
@@ -35,8 +34,8 @@ def types(frame: DataFrame, columns: Layout[str]) -> Layout[str]:
 
 
 def rows(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType]) -> DataFrame:
-    """Give what `digest.rows` gives of a Postgres; a float's text may differ, the number that it says does not."""
-    id_text, values = _texts(frame, columns, form, _shown)
+    """Build what `digest.rows` reads of a Postgres; a float's text may differ, the number that it says does not."""
+    id_text, values = _texts(frame, columns, form)
     version = f.lit(None) if columns.version is None else frame[columns.version]
     return frame.select(
         id_text.alias("reconcile_id"),
@@ -46,7 +45,7 @@ def rows(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType]) ->
 
 
 def text(frame: DataFrame, name: str, to: CanonicalType) -> Column | None:
-    """Give a column's canonical text, NULL where a value has none; None where Spark has none for its type.
+    """Build a column's canonical text, NULL where a value has none; None where Spark has none for its type.
 
     It takes more than rows may hold: what an expression gives of an event need not be cast bit by bit as Postgres does.
     """
@@ -64,39 +63,12 @@ def text(frame: DataFrame, name: str, to: CanonicalType) -> Column | None:
         return None
 
 
-def hashed(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType], buckets: int) -> DataFrame:
-    """Give `bucket` and `hash` of each row."""
-    id_text, values = _texts(frame, columns, form, _portable)
-    # Texts first, cells from them: they would be computed for each time that a cell uses them.
-    named = [id_text.alias("id")]
-    for number, (raw, text) in enumerate(values):
-        named += [text.alias(f"text_{number}"), raw.alias(f"raw_{number}")]
-    cells = [f.coalesce(_cell(f.col("id"), ":"), f.lit("~"))]
-    for number in range(len(values)):
-        text, raw = f.col(f"text_{number}"), f.col(f"raw_{number}")
-        cells.append(f.coalesce(_cell(text, ":"), _cell(raw, "!"), f.lit("~")))
-    bucket = f.coalesce(_hash(f.col("id")).bitwiseAND(f.lit(buckets - 1)), f.lit(NO_ID))
-    return frame.select(*named).select(bucket.cast("int").alias("bucket"), _hash(f.concat(*cells)).alias("hash"))
-
-
-def digest(frame: DataFrame, columns: Layout[str], form: Layout[CanonicalType], buckets: int) -> DataFrame:
-    """Give what the query of `digest.digest` gives: `bucket, rows, high, low`."""
-    high = f.shiftright(f.col("hash"), 32)
-    low = f.shiftright(f.shiftleft(f.col("hash"), 32), 32)
-    return (
-        hashed(frame, columns, form, buckets)
-        .groupBy("bucket")
-        .agg(f.count(f.lit(1)).alias("rows"), f.sum(high).alias("high"), f.sum(low).alias("low"))
-    )
-
-
 def _texts(
     frame: DataFrame,
     columns: Layout[str],
     form: Layout[CanonicalType],
-    write: Callable[[Column, t.DataType, CanonicalType], Column],
 ) -> tuple[Column, list[tuple[Column, Column]]]:
-    """Give the id's text, and for each value the text that it has anyway and its canonical text."""
+    """Build the id's text, and for each value the text that it has anyway and its canonical text."""
     used = Layout(columns.id, None, columns.fields)
     values = []
     for name, to in zip(used.columns(), form.columns(), strict=True):
@@ -105,7 +77,7 @@ def _texts(
         if field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", "").startswith("char("):
             value = f.rtrim(value)
         try:
-            text = write(value, field.dataType, to)
+            text = _shown(value, field.dataType, to)
         except LookupError:
             problem = f"the column {name}, {field.dataType.simpleString()} in Spark, has no canonical form as {to}"
             raise RefusedError(f"{problem}: cast it in the contract's SQL, or compare in the mode full") from None
@@ -133,10 +105,6 @@ def _quote(text: Column) -> Column:
 def _shown(value: Column, own: t.DataType, to: CanonicalType) -> Column:
     if to.kind is Kind.FLOAT:
         return value.try_cast("double").cast("string")
-    return _portable(value, own, to)
-
-
-def _portable(value: Column, own: t.DataType, to: CanonicalType) -> Column:
     if to.element is None:
         return _scalar(value, own, to.kind)
     if not isinstance(own, t.ArrayType):
@@ -160,39 +128,50 @@ def _array_element(text: Column) -> Column:
 
 
 def _scalar(value: Column, own: t.DataType, to: Kind) -> Column:
-    """Give the canonical text of a value; raise LookupError where Spark does not have the same."""
+    """Build the canonical text of a value; raise LookupError where Spark does not have the same."""
+    if isinstance(own, t.StringType):
+        return _from_text(value, to)
     text = value.cast("string") if not isinstance(own, t.BinaryType) else f.lower(f.hex(value))
     match to, own:
-        case Kind.TEXT | Kind.OTHER, t.StringType() | t.IntegralType() | t.BooleanType() | t.DecimalType():
+        case Kind.TEXT | Kind.OTHER, t.IntegralType() | t.BooleanType() | t.DecimalType():
             return text
         case (Kind.BOOLEAN, t.BooleanType()) | (Kind.INTEGER | Kind.NUMERIC, t.IntegralType()):
             return text
         case (Kind.DATE, t.DateType()) | (Kind.TIMESTAMP, t.TimestampType() | t.TimestampNTZType()):
             return _year(text)
-        case Kind.DATE, t.TimestampType() | t.TimestampNTZType() | t.StringType():
+        case Kind.DATE, t.TimestampType() | t.TimestampNTZType():
             return _year(value.try_cast("date").cast("string"))
-        case Kind.TIMESTAMP, t.DateType() | t.StringType():
+        case Kind.TIMESTAMP, t.DateType():
             return _year(value.try_cast("timestamp").cast("string"))
         case Kind.NUMERIC, t.DecimalType():
             return _trimmed(text) if own.scale else text
         case Kind.NUMERIC, t.BooleanType():
             return value.cast("int").cast("string")
-        case Kind.BOOLEAN, t.StringType():
-            return _boolean(f.lower(f.trim(value)))
-        case Kind.INTEGER | Kind.NUMERIC, t.StringType():
-            return _number(f.trim(value))
         case Kind.BYTEA, t.BinaryType():
             return text
-        case Kind.UUID, t.StringType() | t.BinaryType():
+        case Kind.UUID, t.BinaryType():
             return _uuid(text)
-        case Kind.TIME, t.StringType():
-            return f.when(value.rlike(r"^\d\d:\d\d:\d\d(\.\d{1,6})?$"), _trimmed(value))
         case Kind.TIME, t.TimestampType() | t.TimestampNTZType():
             return _trimmed(f.date_format(value, "HH:mm:ss.SSSSSS"))
-        case Kind.FLOAT, t.NumericType() | t.StringType():
-            return _udf(_bits, "string")(value.try_cast("double"))
-        case Kind.JSON, t.StringType():
-            return _udf(_json, "string")(value)
+    raise LookupError
+
+
+def _from_text(text: Column, to: Kind) -> Column:
+    match to:
+        case Kind.TEXT | Kind.OTHER:
+            return text
+        case Kind.DATE | Kind.TIMESTAMP:
+            return _year(text.try_cast(to.value).cast("string"))
+        case Kind.BOOLEAN:
+            return _boolean(f.lower(f.trim(text)))
+        case Kind.INTEGER | Kind.NUMERIC:
+            return _number(f.trim(text))
+        case Kind.UUID:
+            return _uuid(text)
+        case Kind.TIME:
+            return f.when(text.rlike(r"^\d\d:\d\d:\d\d(\.\d{1,6})?$"), _trimmed(text))
+        case Kind.JSON:
+            return _udf(_json, "string")(text)
     raise LookupError
 
 
@@ -228,14 +207,6 @@ def _year(text: Column) -> Column:
     year = f.lpad((f.regexp_extract(text, r"^-?(\d+)", 1).cast("int") + 1).cast("string"), 4, "0")
     before_christ = f.concat(year, f.regexp_extract(text, r"^-?\d+(.*)$", 1), f.lit(" BC"))
     return f.when(text.rlike(r"^(-|0000)"), before_christ).otherwise(f.regexp_replace(text, r"^\+", ""))
-
-
-def _cell(text: Column, mark: str) -> Column:
-    return f.concat(f.octet_length(text).cast("string"), f.lit(mark), text)
-
-
-def _hash(text: Column) -> Column:
-    return f.conv(f.substring(f.md5(text), 1, 16), 16, -10).cast("bigint")
 
 
 def _udf(write: Callable[..., object], returned: str) -> Callable[[Column], Column]:

@@ -10,7 +10,7 @@ from reconcile.errors import RefusedError
 
 
 def require_whole(text: str) -> sql.SQL:
-    """Give a contract's SQL in parentheses that it can neither close nor comment out; raise RefusedError otherwise."""
+    """Build a contract's SQL in parentheses that it can neither close nor comment out; raise RefusedError otherwise."""
     awaited: list[str] = []
     position = 0
     while match := _TOKEN.search(text, position):
@@ -30,7 +30,7 @@ def require_whole(text: str) -> sql.SQL:
 
 
 def for_jdbc(text: str) -> str:
-    """Give SQL as Postgres' JDBC driver takes it: for a question mark that is not quoted it wants a parameter."""
+    """Build SQL as Postgres' JDBC driver takes it: for a question mark that is not quoted it wants a parameter."""
     pieces, position = [], 0
     while match := _TOKEN.search(text, position):
         end = _comment_end(text, match.end()) if match.group() == "/*" else match.end()

@@ -20,8 +20,8 @@ from psycopg2 import sql
 
 from reconcile.domain import canonical
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
-from reconcile.gather.stores import store_session
 from reconcile.gather.stores.contract_sql import require_whole
+from reconcile.gather.stores.session import storable_texts
 
 NO_ID = -1
 MAX_BUCKETS = 1 << 20
@@ -34,7 +34,7 @@ FORMATS = (
 PLANNING = "set jit = off; set work_mem = '256MB'; set hash_mem_multiplier = 4; set enable_sort = off; "
 
 
-AskedMode = Literal["auto", "digest", "full"]
+ComparisonMode = Literal["auto", "digest", "full"]
 """How rows are to be compared: `auto` takes digests where both stores can compute them."""
 
 
@@ -90,24 +90,20 @@ class Reading:
 
     @property
     def checked(self) -> bool:
-        """Whether values are asked for before they are cast, as some might fail."""
+        """Whether values are tried before they are cast, as some might fail."""
         return any(canonical.cast(raw, own, to).checked for raw, own, to in _values(self))
 
 
-def choose(consumer: Server | None, source: Server | None, *, checked: bool = False) -> Choice:
-    """Choose how two stores are compared; None is a store that is no Postgres, which Spark reads and hashes."""
-    servers = [server for server in (consumer, source) if server]
+def choose(consumer: Server, source: Server, *, checked: bool = False) -> Choice:
+    """Choose how two servers are compared."""
+    servers = (consumer, source)
     full = [f"a server's encoding is {server.encoding}, not UTF8" for server in servers if server.encoding != "UTF8"]
-    oldest = min((server.version for server in servers), default=0) // 10_000
-    if not servers:
-        full.append("neither store is a Postgres")
-    elif oldest < (needed := 16 if checked else 13):
+    oldest = min(server.version for server in servers) // 10_000
+    if oldest < (needed := 16 if checked else 13):
         why = "cannot tell whether a value can be cast" if checked else "does not know trim_scale"
         full.append(f"a server is Postgres {oldest}, which {why} (since {needed})")
     if full:
         return Choice(Mode.FULL, tuple(full))
-    if consumer is None or source is None:
-        return Choice(Mode.PORTABLE, ("one store is no Postgres",))
     if consumer.version // 10_000 != source.version // 10_000:
         majors = " and ".join(str(server.version // 10_000) for server in servers)
         return Choice(Mode.PORTABLE, (f"the servers are Postgres {majors}, which may hash differently",))
@@ -118,12 +114,12 @@ def choose(consumer: Server | None, source: Server | None, *, checked: bool = Fa
 
 
 def bucket_count(rows: float) -> int:
-    """Give the number of buckets for a number of rows: a power of two, with 28 to 57 rows in each."""
+    """Compute the number of buckets for a number of rows: a power of two, with 28 to 57 rows in each."""
     return min(1 << max(round(math.log2(max(rows, 1) / 40)), 0), MAX_BUCKETS)
 
 
 def digest(reading: Reading, ids: Sequence[str] | None = None) -> sql.Composed:
-    """Give the query for `bucket, rows, high, low`: the sums are those of the halves of 64-bit row hashes."""
+    """Build the query for `bucket, rows, high, low`: the sums are those of the halves of 64-bit row hashes."""
     if reading.mode is Mode.FULL:
         raise ValueError("there is no digest in the mode full")
     # Without `offset 0` the planner would compute the hash once for each column that it is used in.
@@ -136,7 +132,7 @@ def digest(reading: Reading, ids: Sequence[str] | None = None) -> sql.Composed:
 
 
 def repeated(reading: Reading) -> sql.Composed:
-    """Give the query for the buckets that hold an id twice, and perhaps some others."""
+    """Build the query for the buckets that hold an id twice, and perhaps some others."""
     # Two ids of the same hash are taken for one, which costs a bucket that is read in vain.
     read = sql.SQL("({} offset 0) as read").format(_read(reading, None, keyed=True))
     return sql.SQL("select {} from {} where k is not null group by k having count(*) > 1").format(
@@ -150,7 +146,7 @@ def rows(
     ids: Sequence[str] | None = None,
     where: sql.Composable | None = None,
 ) -> sql.Composed:
-    """Give the query for `reconcile_id`, `reconcile_version`, and `field_0`, `field_1` and so on.
+    """Build the query for `reconcile_id`, `reconcile_version`, and `field_0`, `field_1` and so on.
 
     All of them are text: canonical text, floats as Postgres writes them, and what cannot be cast as it stands there.
     The version is NULL on a side that has none; it says how old a row is and is not compared.
@@ -166,7 +162,7 @@ def rows(
 
 
 def server(rows: Callable[[str], list[tuple[Any, ...]]]) -> Server:
-    """Ask a server for what decides how it hashes; `rows` runs a statement and gives its rows."""
+    """Query what of a server decides how it hashes; `rows` runs a statement and gives its rows."""
     version, encoding = rows("select current_setting('server_version_num')::int4, current_setting('server_encoding')")[
         0
     ]
@@ -181,7 +177,7 @@ def _read(
     *,
     keyed: bool = False,
 ) -> sql.Composed:
-    """Give the innermost query: the rows that count, with what the contract's SQL gives for each, computed once."""
+    """Build the innermost query: the rows that count, with what the contract's SQL gives for each, computed once."""
     side = reading.side
     columns = [sql.Identifier(name) for name in side.id]
     places = [f"{{{number}}}" for number in range(len(columns))]
@@ -222,11 +218,11 @@ def _among(
     if kind is not Kind.TEXT:
         ids = [text for text in ids if _IDS[kind].fullmatch(text) and (kind is Kind.UUID or -_BIG <= int(text) < _BIG)]
         return sql.SQL(f"{{}} = any({{}}::{form[0].postgres}[])").format(column, sql.Literal(list(ids)))
-    return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(store_session.texts(ids)))
+    return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(storable_texts(ids)))
 
 
 def _values(reading: Reading) -> list[tuple[str, str, CanonicalType]]:
-    """Give for each field: the column that it is read as, its own type, and what it is compared as."""
+    """List for each field the column that it is read as, its own type, and what it is compared as."""
     return list(zip(_numbered("f", reading.form.fields), reading.types.fields, reading.form.fields, strict=True))
 
 
@@ -249,7 +245,7 @@ def _id_part(text: str, to: CanonicalType) -> str:
 
 
 def _key(reading: Reading, columns: Sequence[str]) -> str:
-    """Give SQL for the hash of the id, which decides on the bucket; NULL where a part of the id is."""
+    """Build SQL for the hash of the id, which decides on the bucket; NULL where a part of the id is."""
     if reading.mode is Mode.PORTABLE:
         return _MD5.format(_id_text(reading, columns))
     if len(columns) == 1 and reading.form.id[0].kind is Kind.UUID:

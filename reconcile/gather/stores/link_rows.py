@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from psycopg2 import sql
 
 from reconcile.domain.canonical import CanonicalType, Layout
-from reconcile.gather.stores import canonical_columns, digest, postgres_rows, row_columns, store_session
+from reconcile.gather.stores import canonical_columns, digest, postgres_store, row_columns
 from reconcile.gather.stores.digest import NO_ID, Reading
-from reconcile.gather.stores.postgres_rows import PostgresStore
-from reconcile.gather.stores.store_session import StoreSession
+from reconcile.gather.stores.postgres_store import PostgresStore
+from reconcile.gather.stores.session import StoreSession, open_session
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -29,10 +29,10 @@ class LinkRows(Protocol):
         """What the columns are compared as."""
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
-        """Give all rows, or those in some buckets."""
+        """Read all rows, or those in some buckets."""
 
     def among(self, ids: DataFrame) -> DataFrame:
-        """Give the rows whose ids are in the column `reconcile_id`; NULL there asks for the rows without an id."""
+        """Read the rows whose ids are in the column `reconcile_id`; NULL there asks for the rows without an id."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PostgresRows:
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
         """Read them with as many tasks as the table is worth."""
-        return self.store.frame(spark, postgres_rows.statements(self.session, self.reading, buckets))
+        return self.store.frame(spark, postgres_store.statements(self.session, self.reading, buckets))
 
     def among(self, ids: DataFrame) -> DataFrame:
         """Read them by the tasks that hold the ids, so that no process holds them all."""
@@ -58,16 +58,16 @@ class PostgresRows:
         names = row_columns.schema(len(reading.form.fields))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with store_session.connect(store.name, store.url) as session:
+            with open_session(store.name, store.url) as session:
                 session.import_snapshot(store.snapshot)
                 session.run(sql.SQL(digest.FORMATS))
                 for batch in batches:
                     wanted = batch.column(0).to_pylist()
                     listed = [each for each in wanted if each is not None]
-                    asked = [digest.rows(reading, ids=chunk) for chunk in _chunks(listed)]
+                    statements = [digest.rows(reading, ids=chunk) for chunk in _chunks(listed)]
                     if len(listed) < len(wanted):
-                        asked.append(digest.rows(reading, [NO_ID]))
-                    for statement in asked:
+                        statements.append(digest.rows(reading, [NO_ID]))
+                    for statement in statements:
                         yield _arrow(session.rows(statement), len(reading.form.fields))
 
         return ids.select(row_columns.ID).mapInArrow(read, names)
@@ -82,13 +82,13 @@ class SparkRows:
     form: Layout[CanonicalType]
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:  # noqa: ARG002
-        """Give them; there are no buckets, as such a side is compared whole."""
+        """Read them; there are no buckets, as such a side is compared whole."""
         if buckets is not None:
             raise ValueError("a side that is no Postgres is read whole")
         return canonical_columns.rows(self.frame, self.columns, self.form)
 
     def among(self, ids: DataFrame) -> DataFrame:
-        """Give them."""
+        """Read them."""
         rows = canonical_columns.rows(self.frame, self.columns, self.form)
         wanted = ids.select(row_columns.ID).withColumnRenamed(row_columns.ID, "_wanted").distinct()
         return rows.join(wanted, rows[row_columns.ID].eqNullSafe(wanted["_wanted"]), "left_semi")

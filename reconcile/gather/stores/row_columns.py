@@ -14,5 +14,5 @@ def field(number: int) -> str:
 
 
 def schema(fields: int) -> str:
-    """Give all columns, in Spark's DDL."""
+    """List all columns, in Spark's DDL."""
     return ", ".join(f"{name} string" for name in (ID, VERSION, *map(field, range(fields))))

@@ -9,7 +9,7 @@ from reconcile.domain.canonical import Layout
 from reconcile.errors import RefusedError
 from reconcile.gather.stores import contract_sql
 from reconcile.gather.stores.digest import Side
-from reconcile.gather.stores.store_errors import StoreReadError, StoreRefusedError
+from reconcile.gather.stores.errors import StoreReadError, StoreRefusedError
 from reconcile.settings.connections import Folder, JdbcUrl
 from reconcile.spark.java_causes import root_cause
 
@@ -47,7 +47,7 @@ class SparkStore:
         raise RefusedError(f"the connection {name} is no database and no folder")
 
     def frame(self, spark: SparkSession, side: Side) -> DataFrame:
-        """Give a side's columns under the names in `columns`; raise StoreReadError or StoreRefusedError."""
+        """Read a side's columns under the names in `columns`; raise StoreReadError or StoreRefusedError."""
         from py4j.protocol import Py4JError
         from pyspark.errors import AnalysisException, PySparkException
 
@@ -97,7 +97,7 @@ class SparkStore:
 
 
 def columns(side: Side) -> Layout[str]:
-    """Give the names under which `SparkStore.frame` has a side's columns."""
+    """List the names under which `SparkStore.frame` has a side's columns."""
     ids = tuple(f"i{number}" for number in range(len(side.id)))
     return Layout(ids, "v" if side.version else None, tuple(f"f{number}" for number in range(len(side.fields))))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconcile.gather.stores.digest import AskedMode
+from reconcile.gather.stores.digest import ComparisonMode
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.tide import flowing, pool, tide
 from tests.integration.runs import Runs, findings
@@ -23,7 +23,7 @@ def test_what_is_on_its_way_is_no_drift(
     world = build()
     servers.make([world])
     runs = Runs(spark, servers.settings, tmp_path_factory.mktemp("live"))
-    modes: tuple[AskedMode, ...] = ("auto", "full")
+    modes: tuple[ComparisonMode, ...] = ("auto", "full")
     with flowing(servers, world) as done:
         told = {mode: runs.audited(servers.contract(world), f"live-{mode}", mode=mode) for mode in modes}
     assert done[0] > 100

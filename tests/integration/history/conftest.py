@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.services.offsets import admin_client

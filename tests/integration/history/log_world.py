@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import Topic
 from reconcile.gather.log.history import History, extend
-from reconcile.gather.log.history_store import HistoryStore
+from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.kafka import client as live
 from reconcile.lab.services.offsets import admin_client
 from reconcile.settings.connections import ClusterConnection
@@ -126,6 +127,11 @@ class LogWorld:
     def extend(self, until: dict[int, int] | None = None, **options: Any) -> History:
         """Extend the history, to the end of the log unless told."""
         return extend(self.spark, self.topic, self.cluster, until or self.ends(), self.store, **options)
+
+    def homes(self) -> set[Home]:
+        """Where there are histories of topics of this name, and of derivations."""
+        (above,) = {path.parent for path in Path(self.store.root).glob(f"*/{self.name}/*")}
+        return {Home(self.store.files, str(path)) for path in above.iterdir()}
 
     def rows(self, history: History) -> list[Row]:
         """The records of a history by partition and offset."""

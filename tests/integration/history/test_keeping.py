@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from reconcile.errors import UnreachableError
-from reconcile.gather.log import history_segment
+from reconcile.gather.log import segment
 from reconcile.gather.log.history import History
 from reconcile.kafka.errors import TopicMissingError
 from tests.integration.history.log_world import LogWorld, event, until
@@ -25,7 +25,7 @@ from pyspark.sql import functions as f
 from reconcile.settings.connections import ClusterConnection
 from reconcile.contract.model import Topic
 from reconcile.workspace.filesystem import LocalFileSystem
-from reconcile.gather.log import history, history_store, records
+from reconcile.gather.log import history, records, store as home
 from reconcile.settings.settings import Settings, Spark
 from reconcile.spark.session import session
 
@@ -35,10 +35,10 @@ if stage == "writing":
     stuck = lambda partition: time.sleep(600 * partition) or True
     records.Derivation.stored = lambda *given: stored(*given).where(f.udf(stuck, "boolean")("partition"))
 if stage == "written":
-    history_store.Home.publish = lambda *_: time.sleep(600)
+    home.Home.publish = lambda *_: time.sleep(600)
 topic = Topic.model_validate({"cluster": "main", "name": name, "version": "$.version", "event_id": "header:event-id"})
 with session(Settings(spark=Spark(master="local[2]")), "killed") as spark:
-    store = history_store.HistoryStore(LocalFileSystem(), root)
+    store = home.HistoryStore(LocalFileSystem(), root)
     until = dict(enumerate(map(int, ends.split(","))))
     history.extend(spark, topic, ClusterConnection.model_validate({"bootstrap": bootstrap}), until, store)
 """
@@ -77,7 +77,7 @@ def test_an_extension_that_comes_second_reads_what_is_left(world: LogWorld, monk
     """Where another extension was faster, what was read is dropped, and found there."""
     world.create()
     world.produce(*(("k", event(i)) for i in range(6)))
-    write, others = history_segment.write, [lambda: world.extend({0: 4, 1: 0})]
+    write, others = segment.write_segment, [lambda: world.extend({0: 4, 1: 0})]
 
     def overtaken(*arguments: Any) -> Any:
         segment = write(*arguments)
@@ -85,7 +85,7 @@ def test_an_extension_that_comes_second_reads_what_is_left(world: LogWorld, monk
             others.pop()()
         return segment
 
-    monkeypatch.setattr(history_segment, "write", overtaken)
+    monkeypatch.setattr("reconcile.gather.log.history.write_segment", overtaken)
     history = world.extend()
     assert world.consumed() == world.held(history)
     assert [4, 2] == [segment.rows for segment in history.index.segments]
@@ -96,14 +96,14 @@ def test_what_a_faster_extension_removed_is_read_again(world: LogWorld, monkeypa
     """Where another extension came first and cleaned up before we looked at what we wrote, nothing fails."""
     world.create()
     world.produce(*(("k", event(i)) for i in range(6)))
-    look, others = history_segment._segment, [lambda: world.extend({0: 4, 1: 0})]
+    look, others = segment._segment, [lambda: world.extend({0: 4, 1: 0})]
 
     def overtaken(*arguments: Any) -> Any:
         if others:
             others.pop()()
         return look(*arguments)
 
-    monkeypatch.setattr(history_segment, "_segment", overtaken)
+    monkeypatch.setattr(segment, "_segment", overtaken)
     history = world.extend()
     assert world.consumed() == world.held(history)
     assert [4, 2] == [segment.rows for segment in history.index.segments]

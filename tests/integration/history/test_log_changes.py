@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.gather.log import gapped, history_segment
+from reconcile.gather.log import gapped, segment
 from reconcile.gather.log.history import ReplacedTopicError
 from reconcile.lab.services.offsets import led
 from tests.integration.history.log_world import LogWorld, event, until
@@ -35,14 +35,14 @@ def test_a_log_that_loses_records_while_they_are_read(
     monkeypatch.setattr(gapped, "has_many_gaps", lambda *_: gaps)
     world.create()
     world.produce(*(("k", event(i)) for i in range(10)))
-    write, cuts = history_segment.write, [4]
+    write, cuts = segment.write_segment, [4]
 
     def late(*arguments: Any) -> Any:
         if cuts:
             world.cut({0: cuts.pop()})
         return write(*arguments)
 
-    monkeypatch.setattr(history_segment, "write", late)
+    monkeypatch.setattr("reconcile.gather.log.history.write_segment", late)
     history = world.extend()
     assert [(0, 0, 4)] == [(lost.partition, lost.start, lost.end) for lost in history.index.expired]
     assert world.consumed() == world.held(history)
@@ -75,7 +75,7 @@ def test_a_topic_made_anew_has_a_history_of_its_own(world: LogWorld) -> None:
     world.produce(("new", event(7)))
     new = world.extend()
     assert world.consumed() == world.held(new)
-    assert [old.home] == world.store.others(new.home)
+    assert {old.home, new.home} == world.homes()
     assert 2 == len(world.held(old))
 
 
@@ -83,7 +83,7 @@ def test_a_topic_made_anew_while_it_is_read(world: LogWorld, monkeypatch: pytest
     """What was read of another topic than was looked at is kept in no history, though its offsets fit."""
     world.create()
     world.produce(("old", event(1)))
-    ends, write = world.ends(), history_segment.write
+    ends, write = world.ends(), segment.write_segment
 
     def replaced(*arguments: Any) -> Any:
         world.delete()
@@ -91,13 +91,13 @@ def test_a_topic_made_anew_while_it_is_read(world: LogWorld, monkeypatch: pytest
         world.produce(("new", event(7)), ("new", event(8)))
         return write(*arguments)
 
-    monkeypatch.setattr(history_segment, "write", replaced)
+    monkeypatch.setattr("reconcile.gather.log.history.write_segment", replaced)
     with pytest.raises(ReplacedTopicError, match="made anew while it was read"):
         world.extend(ends)
-    monkeypatch.setattr(history_segment, "write", write)
+    monkeypatch.setattr("reconcile.gather.log.history.write_segment", write)
     history = world.extend()
     assert world.consumed() == world.held(history)
-    assert [None] == [home.load() for home in world.store.others(history.home)]
+    assert [None] == [home.load() for home in world.homes() - {history.home}]
 
 
 def test_a_changed_locator_makes_columns_anew(world: LogWorld) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from reconcile.errors import UnreachableError
-from reconcile.gather.log.history_index import DamagedIndexError, Index, parse_index
+from reconcile.gather.log.index import DamagedIndexError, Index, parse_index
 from reconcile.workspace.filesystem import FileSystem
 from reconcile.workspace.workspace import Workspace
 
@@ -43,16 +43,8 @@ class HistoryStore:
         return cls(workspace.files, f"{workspace.root}/_log")
 
     def home(self, cluster: str, topic: str, topic_id: str, derivation: str) -> Home:
-        """Give the folder for one topic and derivation."""
+        """Name the folder for one topic and derivation."""
         return Home(self.files, f"{self.root}/{cluster}/{topic}/id-{topic_id}.{derivation[:12]}")
-
-    def others(self, home: Home) -> list[Home]:
-        """Give what was set aside: histories of earlier topics of this name, and of other derivations."""
-        above = home.folder.rpartition("/")[0]
-        with suppress(FileNotFoundError):
-            found = [Home(self.files, f"{above}/{each.name}") for each in self.files.list(above) if each.folder]
-            return [each for each in found if each.folder != home.folder]
-        return []
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class Home:
     folder: str
 
     def load(self) -> Index | None:
-        """Give the latest index, None if nothing was ever published here."""
+        """Read the latest index, None if nothing was ever published here."""
         for _ in range(KEPT_GENERATIONS):
             generations = self._generations()
             if not generations:
@@ -82,11 +74,11 @@ class Home:
         return f"{index.generation:08d}-{uuid4().hex[:12]}"
 
     def path(self, segment: str) -> str:
-        """Give the folder of a segment."""
+        """Name the folder of a segment."""
         return f"{self.folder}/segments/{segment}"
 
     def uri(self, segment: str) -> str:
-        """Give the folder of a segment as Spark knows it."""
+        """Name the folder of a segment as Spark knows it."""
         return self.files.uri(self.path(segment))
 
     def publish(self, index: Index) -> bool:
@@ -110,7 +102,7 @@ class Home:
     def remove_leftovers(self) -> None:
         """Remove old indexes, and all segments that no index names and none can name any more.
 
-        What somebody else removes at the same time, or still writes to, is left to the next extension.
+        What somebody else removes at the same time, or still writes to, is for the next extension.
         """
         generations = self._generations()
         for generation in generations[:-KEPT_GENERATIONS]:

@@ -91,7 +91,7 @@ class Index(Model):
     """The topic's partition counts, in the order of time."""
 
     def held(self, partition: int) -> tuple[Range, ...]:
-        """Give the offsets that are held of a partition."""
+        """Compute the offsets that are held of a partition."""
         ranges = (
             (held.start, held.end)
             for segment in self.segments
@@ -100,13 +100,13 @@ class Index(Model):
         return merged(ranges)
 
     def end(self, partition: int) -> int | None:
-        """Give the offset up to which a partition has been dealt with, None if it never was."""
+        """Compute the offset up to which a partition has been dealt with, None if it never was."""
         known = [end for _, end in self.held(partition)]
         known += [lost.end for lost in (*self.expired, *self.pruned) if lost.partition == partition]
         return max(known, default=None)
 
     def missing(self, partition: int) -> tuple[Range, ...]:
-        """Give the offsets below the end that are not held: expired, or pruned."""
+        """Compute the offsets below the end that are not held: expired, or pruned."""
         lost = ((lost.start, lost.end) for lost in (*self.expired, *self.pruned) if lost.partition == partition)
         return merged(lost)
 
@@ -129,7 +129,7 @@ class LogState:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Extension:
     """What an extension has to do."""
 
     ranges: Mapping[int, Range]
@@ -156,8 +156,8 @@ def parse_index(text: str) -> Index:
         raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
 
 
-def reading(index: Index, log: LogState, until: Mapping[int, int]) -> Reading:
-    """Tell what to read so that the history reaches `until`, as far as the log can be read, and what is lost.
+def plan_extension(index: Index, log: LogState, until: Mapping[int, int]) -> Extension:
+    """Compute what to read so that the history reaches `until`, as far as the log can be read, and what is lost.
 
     Raises RefusedError for offsets that the log does not have, and CutLogError if it ends below what is held.
     """
@@ -181,17 +181,17 @@ def reading(index: Index, log: LogState, until: Mapping[int, int]) -> Reading:
             expired[partition] = (known, start)
         if (stop := min(wanted, log.stable[partition])) > start:
             ranges[partition] = (start, stop)
-    return Reading(ranges, expired, grown=not index.partitions or index.partitions[-1].count != len(log.ends))
+    return Extension(ranges, expired, grown=not index.partitions or index.partitions[-1].count != len(log.ends))
 
 
-def extended(index: Index, reading: Reading, log: LogState, segment: Segment | None, now: datetime) -> Index:
-    """Give the next index, with what was read and what was found lost."""
+def extended(index: Index, extension: Extension, log: LogState, segment: Segment | None, now: datetime) -> Index:
+    """Build the next index, with what was read and what was found lost."""
     expired = tuple(
         Lost(partition=partition, start=start, end=end, noticed_at=now)
-        for partition, (start, end) in sorted(reading.expired.items())
+        for partition, (start, end) in sorted(extension.expired.items())
     )
     growth: tuple[Growth, ...] = ()
-    if reading.grown:
+    if extension.grown:
         known = index.partitions[-1].ends if index.partitions else ()
         before = {partition: index.end(partition) or 0 for partition in known}
         growth = (Growth(count=len(log.ends), seen_at=now, after=before, ends=dict(log.ends)),)
@@ -206,9 +206,9 @@ def extended(index: Index, reading: Reading, log: LogState, segment: Segment | N
 
 
 def pruned(index: Index, older_than: datetime, now: datetime) -> Index | None:
-    """Give the next index, without the oldest segments that hold nothing younger; None if there is none to leave.
+    """Build the next index, without the oldest segments that hold nothing younger; None if there is none to give up.
 
-    Only segments from the oldest on are left, so that what is held of a partition stays in one piece.
+    Only segments from the oldest on are given up, so that what is held of a partition stays in one piece.
     """
     kept = list(index.segments)
     lost: list[Lost] = []
@@ -224,7 +224,7 @@ def pruned(index: Index, older_than: datetime, now: datetime) -> Index | None:
 
 
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Give the same offsets in as few ranges as there can be, in order."""
+    """Compute the same offsets in as few ranges as there can be, in order."""
     result: list[Range] = []
     for start, end in sorted(each for each in ranges if each[0] < each[1]):
         if result and start <= result[-1][1]:

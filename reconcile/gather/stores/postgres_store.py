@@ -12,7 +12,7 @@ from psycopg2.extensions import adapt
 
 from reconcile.gather.stores import contract_sql, digest
 from reconcile.gather.stores.digest import Reading
-from reconcile.gather.stores.store_session import LONGEST_SNAPSHOT, StoreSession
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
 from reconcile.settings.urls import PostgresUrl
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PostgresStore:
     snapshot: str
 
     def frame(self, spark: SparkSession, statements: Sequence[str]) -> DataFrame:
-        """Give the rows of statements that give equal columns, each read by a task of its own."""
+        """Read the rows of statements with equal columns, each read by a task of its own."""
         url, properties = self.url.jdbc()
         options = {
             "url": url,
@@ -68,7 +68,7 @@ class PostgresStore:
 
     @property
     def initial_statement(self) -> str:
-        """Give what a reader's session runs first."""
+        """What a reader's session runs first."""
         limit = round(LONGEST_SNAPSHOT.total_seconds() * 1000)
         return (
             "set transaction isolation level repeatable read, read only; "
@@ -77,14 +77,26 @@ class PostgresStore:
         )
 
 
+@dataclass(frozen=True)
+class OpenPostgres:
+    """A Postgres at one instant, and our session that keeps the instant open."""
+
+    store: PostgresStore
+    session: StoreSession
+
+    def frame(self, spark: SparkSession, statement: sql.Composable) -> DataFrame:
+        """Read the rows of a statement by one task."""
+        return self.store.frame(spark, [self.session.text(statement)])
+
+
 def statements(session: StoreSession, reading: Reading, buckets: Sequence[int] | None = None) -> list[str]:
-    """Give the statements that read all rows, or those in some buckets, in parts that are read side by side."""
+    """Build the statements that read all rows, or those in some buckets, in parts that are read side by side."""
     parts = _parts(session, reading, _PART_BLOCKS if buckets is None else _SIFTED_BLOCKS)
     return [session.text(digest.rows(reading, buckets, where=part)) for part in parts]
 
 
 def ids_are_unique(session: StoreSession, reading: Reading) -> bool:
-    """Tell whether an index sees to it that no id of a table stands twice."""
+    """Query whether an index sees to it that no id of a table stands twice."""
     return reading.side.table is not None and bool(
         session.rows(_UNIQUE, (_regclass(session, reading.side.table), list(reading.side.id)))[0][0]
     )

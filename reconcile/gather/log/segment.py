@@ -23,9 +23,9 @@ from reconcile.gather.log.history_columns import (
     TIMESTAMP,
     VALUE,
 )
-from reconcile.gather.log.history_index import Held, Index, Range, Segment
-from reconcile.gather.log.history_store import Home
+from reconcile.gather.log.index import Held, Index, Range, Segment
 from reconcile.gather.log.records import Derivation
+from reconcile.gather.log.store import Home
 from reconcile.kafka import options as kafka_options
 from reconcile.spark.java_causes import root_cause
 from reconcile.workspace.filesystem import literal
@@ -55,11 +55,11 @@ class ReadFailedError(UnreachableError):
 
 
 class InexactReadError(UnreachableError):
-    """Raised when what was written is not what was asked for: a fault of ours or of Spark's; nothing was kept."""
+    """Raised when what was written is not what was to be read: a fault of ours or of Spark's; nothing was kept."""
 
 
 @dataclass(frozen=True)
-class Source:
+class TopicSource:
     """How a topic is read."""
 
     topic: str
@@ -73,7 +73,7 @@ class Source:
         return kafka_options.for_spark(self.settings)
 
     def records(self, spark: SparkSession, ranges: Mapping[int, Range], *, headers: bool) -> DataFrame:
-        """Give the records in these offsets; reading fails if the log has lost some of them."""
+        """Read the records in these offsets; that fails if the log has lost some of them."""
         if gapped.has_many_gaps(self.settings, self.topic, ranges, self.isolation):
             return gapped.records(spark, self.settings, self.topic, ranges, self.isolation, headers=headers)
 
@@ -94,9 +94,9 @@ class Source:
         return spark.read.format("kafka").options(**options).load()
 
 
-def write(
+def write_segment(
     spark: SparkSession,
-    source: Source,
+    source: TopicSource,
     derivation: Derivation,
     ranges: Mapping[int, Range],
     home: Home,
@@ -114,8 +114,8 @@ def write(
         stored.write.options(**_WRITING).parquet(home.uri(name))
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
     except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
-        told = kafka_options.without_secrets(_said(error), source.settings, source.options)
-        raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {told}") from None
+        said = kafka_options.without_secrets(_said(error), source.settings, source.options)
+        raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {said}") from None
 
 
 def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Home) -> Segment:
@@ -172,7 +172,7 @@ def _instant(micros: int | None) -> datetime | None:
 
 
 def _said(error: Exception) -> str:
-    """Give what Java says at the bottom of it, or what Python's own errors say last."""
+    """Choose what Java says at the bottom of it, or what Python's own errors say last."""
     thrown = root_cause(error)
     said = str(thrown.toString()) if thrown is not None else str(error)
     lines = said.strip().splitlines()

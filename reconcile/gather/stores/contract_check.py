@@ -16,9 +16,9 @@ from reconcile.contract.model import Consumer, Contract, StashTable
 from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import Problem, ReconcileError, RefusedError
-from reconcile.gather.stores import store_errors
+from reconcile.gather.stores import errors
 from reconcile.gather.stores.contract_sql import require_whole
-from reconcile.gather.stores.store_session import StoreSession
+from reconcile.gather.stores.session import StoreSession
 
 if TYPE_CHECKING:
     import psycopg2
@@ -30,7 +30,7 @@ _OUR_FAULT = ("42", "22", "0A", "21", "2F", "38", "39", "P0", "3F")  # classes o
 
 @dataclass(frozen=True)
 class Mismatches:
-    """What a contract says and its stores do not have, gathered so that all of it is told at once."""
+    """What a contract says and its stores do not have, gathered so that all of it is shown at once."""
 
     file: Path
     problems: list[Problem] = field(default_factory=list)
@@ -40,13 +40,13 @@ class Mismatches:
         self.problems.append(Problem(path_text(path), message))
 
     def at(self, path: KeyPath, error: ReconcileError) -> ReconcileError:
-        """Give an error that says which place of the contract it is about."""
+        """Build an error that says which place of the contract it is about."""
         return type(error)(f"{self.file}: {path_text(path)}: {error}")
 
     def require_none(self) -> None:
         """Raise ContractMismatchError if there are any."""
         if self.problems:
-            raise store_errors.ContractMismatchError(self.file, self.problems)
+            raise errors.ContractMismatchError(self.file, self.problems)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Part:
 
 
 def source_types(session: StoreSession, contract: Contract, found: Mismatches) -> Layout[str] | None:
-    """Check all that the contract says of its source; give the types of what is compared, or add to what was found."""
+    """Check all that the contract says of its source; return the types of what is compared, or add what is wrong."""
     source = contract.source
     parts = list(_identity(source, ("source",)))
     if source.updated_at:
@@ -71,7 +71,7 @@ def source_types(session: StoreSession, contract: Contract, found: Mismatches) -
         for index, consumer in enumerate(contract.consumers)
         for number, field in enumerate(consumer.fields)
     ]
-    types = _Side(session, ("source",), source, found).types(parts, fields)
+    types = _Relation(session, ("source",), source, found).types(parts, fields)
     if source.outbox is not None:
         outbox = source.outbox
         here: KeyPath = ("source", "outbox")
@@ -84,11 +84,11 @@ def source_types(session: StoreSession, contract: Contract, found: Mismatches) -
 
 
 def consumer_types(session: StoreSession, contract: Contract, index: int, found: Mismatches) -> Layout[str] | None:
-    """Check all that the contract says of a consumer's store; give the types, or add to what was found."""
+    """Check all that the contract says of a consumer's store; return the types, or add what is wrong."""
     consumer: Consumer = contract.consumers[index]
     here: KeyPath = ("consumers", index)
     fields = [_Part((*here, "fields", n, "consumer"), field.consumer) for n, field in enumerate(consumer.fields)]
-    types = _Side(session, here, consumer, found).types(list(_identity(consumer, here)), fields)
+    types = _Relation(session, here, consumer, found).types(list(_identity(consumer, here)), fields)
     if (ledger := consumer.failure.ledger) is not None:
         path = (*here, "failure", "ledger")
         named = {"event_id": ledger.event_id, "partition": ledger.partition, "offset": ledger.offset, "at": ledger.at}
@@ -112,7 +112,7 @@ def _identity(rows: Rows, here: KeyPath) -> Iterator[_Part]:
 
 
 def relation(rows: Rows) -> sql.Composable:
-    """Give what stands after `from` for a side of a contract; raise RefusedError for a query that breaks out of it."""
+    """Build what stands after `from` for a side of a contract; raise RefusedError for a query that breaks out of it."""
     if rows.table is not None:
         return sql.Identifier(*rows.table.split("."))
     return sql.SQL("{} as reconcile_rows").format(require_whole(rows.query or ""))
@@ -131,12 +131,12 @@ def _column(path: KeyPath, name: str) -> _Part:
 def _table(
     session: StoreSession, here: KeyPath, table: str, parts: list[_Part], found: Mismatches
 ) -> Layout[str] | None:
-    return _Side(session, here, Rows.model_construct(table=table, query=None, id=(), version=None), found).types(
+    return _Relation(session, here, Rows.model_construct(table=table, query=None, id=(), version=None), found).types(
         parts, []
     )
 
 
-class _Side:
+class _Relation:
     """One table or query of a store, and the expressions over it."""
 
     def __init__(self, session: StoreSession, here: KeyPath, rows: Rows, found: Mismatches) -> None:
@@ -147,7 +147,7 @@ class _Side:
         self._columns: list[str] = []
 
     def types(self, parts: list[_Part], fields: list[_Part]) -> Layout[str] | None:
-        """Try each expression by itself, so that every wrong one is told; then all at once."""
+        """Try each expression by itself, so that every wrong one is shown; then all at once."""
         before = len(self._found.problems)
         path = (*self._here, "table" if self._rows.table is not None else "query")
         rows = self._whole(path, lambda: relation(self._rows))
@@ -180,7 +180,7 @@ class _Side:
             return self._session.described(statement)
         except psycopg2.Error as error:
             if error.pgcode is None or error.pgcode[:2] not in _OUR_FAULT or error.pgcode in ("42501", "25006"):
-                raise self._found.at(part.path, store_errors.running(self._session.name, error, False)) from None
+                raise self._found.at(part.path, errors.running(self._session.name, error, False)) from None
             self._found.add(part.path, self._message(part, self._session.text(statement), error))
             return None
 
@@ -196,12 +196,12 @@ class _Side:
         if name and error.pgcode == _NO_COLUMN:
             owner = self._rows.table or "the query"
             if not self._columns:  # wrong within the query itself, whose tables we do not know
-                return store_errors.primary(error)
+                return errors.primary(error)
             hint = suggestion(name, self._columns) or f"; there are {', '.join(self._columns)}"
             return f"no column {quoted(name)} in {owner}{hint}"
         if name and error.pgcode == _NO_TABLE:
             return f"no table {quoted(name)} in {self._session.name}{suggestion(name, self._tables())}"
-        return store_errors.primary(error)
+        return errors.primary(error)
 
     def _tables(self) -> Iterable[str]:
         found = self._session.rows(
@@ -213,7 +213,7 @@ class _Side:
 
 
 def _named_at(text: str, error: psycopg2.Error) -> str | None:
-    """Give the name that the server points at; its message is in a language of its own choice."""
+    """Find the name that the server points at; its message is in a language of its own choice."""
     position = error.diag.statement_position
     match = _IDENTIFIER.match(text, int(position) - 1) if position else None
     if match is None:

@@ -1,17 +1,16 @@
-"""The two sides of a link as the contract describes them, and how their rows are brought into one form."""
+"""The comparison pair: source and copy as the contract describes them, and how their rows come into one form."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from reconcile.contract.model import Consumer, Contract
-from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import CanonicalType, Layout, agreed_layout
 from reconcile.gather.stores.digest import Mode, Reading, Side
 
 
 @dataclass(frozen=True)
-class Pair:
+class ComparisonPair:
     """How the rows of a source and of one of its copies are read to be compared."""
 
     source: Reading
@@ -37,7 +36,7 @@ def copy_side(consumer: Consumer) -> Side:
 
 
 def types_for(types: Layout[str], contract: Contract, consumer: Consumer) -> Layout[str]:
-    """Give the source's types for one consumer, of those for the fields of all consumers in their order."""
+    """Choose the source's types for one consumer, of those for the fields of all consumers in their order."""
     before = 0
     for each in contract.consumers:
         if each.name == consumer.name:
@@ -46,22 +45,12 @@ def types_for(types: Layout[str], contract: Contract, consumer: Consumer) -> Lay
     return Layout(types.id, types.version, types.fields[before : before + len(consumer.fields)])
 
 
-def pair(
-    contract: Contract,
-    consumer: Consumer,
-    source_types: Layout[str],
-    copy_types: Layout[str],
-    mode: Mode,
-    buckets: int,
-) -> Pair:
-    """Give both readings; `source_types` are those for this consumer."""
+def comparison_pair(
+    contract: Contract, consumer: Consumer, source_types: Layout[str], copy_types: Layout[str]
+) -> ComparisonPair:
+    """Build both readings, of all rows; `source_types` are those for this consumer."""
     form = agreed_layout(copy_types, source_types)
-    return Pair(
-        Reading(source_side(contract, consumer), source_types, form, mode, buckets),
-        Reading(copy_side(consumer), copy_types, form, mode, buckets),
+    return ComparisonPair(
+        Reading(source_side(contract, consumer), source_types, form, Mode.FULL),
+        Reading(copy_side(consumer), copy_types, form, Mode.FULL),
     )
-
-
-def where_from(rows: Rows) -> str:
-    """Name a side's rows for people."""
-    return f"{rows.store}.{rows.table}" if rows.table is not None else f"the query on {rows.store}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2 import sql
 
 from reconcile.domain.event import UUID
-from reconcile.gather.stores import store_errors
+from reconcile.gather.stores import errors
 from reconcile.settings.urls import PostgresUrl
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class StoreSession:
 
     @contextmanager
     def looking_around(self) -> Iterator[None]:
-        """Give a transaction for what is to be known before the snapshot is taken, and end it."""
+        """Open a transaction for what is to be known before the snapshot is taken, and end it."""
         self._begin(timedelta(minutes=1))
         try:
             yield
@@ -104,12 +104,12 @@ class StoreSession:
         self._begin(longest, f"set transaction snapshot {adapt(snapshot_id).getquoted().decode()}; ")
 
     def end_snapshot(self) -> None:
-        """Let the snapshot go: nobody can import it any more, and the database may remove what only it still saw."""
+        """End the snapshot: nobody can import it any more, and the database may remove what only it still saw."""
         with suppress(self._errors()):
             self._database.rollback()
 
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run one of our own statements and give its rows."""
+        """Run one of our own statements and read its rows."""
         with self._cursor() as cursor:
             cursor.execute(statement, parameters or None)
             return cursor.fetchall()
@@ -120,7 +120,7 @@ class StoreSession:
             cursor.execute(statement)
 
     def batches(self, statement: sql.Composable, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
-        """Run a statement and give its rows batch by batch.
+        """Run a statement and read its rows batch by batch.
 
         Not by a server's cursor: for those Postgres plans as if only the first rows were wanted.
         """
@@ -130,13 +130,13 @@ class StoreSession:
                 yield batch
 
     def text(self, statement: sql.Composable) -> str:
-        """Give a statement as the server gets it."""
+        """Build a statement as the server gets it."""
         return str(statement.as_string(self._database))
 
     def described(self, statement: sql.Composable) -> list[tuple[str, str]]:
-        """Give name and type of each column of a statement that is parsed and gives no row.
+        """Query name and type of each column of a statement that is parsed and gives no row.
 
-        A statement that the server does not take is left to the caller, who knows where its text is from.
+        A statement that the server does not take is for the caller, who knows where its text is from.
         """
         with self._database.cursor() as cursor:
             cursor.execute("savepoint described")
@@ -156,18 +156,18 @@ class StoreSession:
         return [(name, form) for (name, _, _), form in zip(forms, types, strict=True)]
 
     def types(self, statement: sql.Composable) -> list[str]:
-        """Give the type of each column of one of our own statements."""
+        """Query the type of each column of one of our own statements."""
         try:
             return [kind for _, kind in self.described(statement)]
         except self._errors() as error:
-            raise store_errors.running(self.name, error, self._in_snapshot) from None
+            raise errors.running(self.name, error, self._in_snapshot) from None
 
     def count(self, relation: sql.Composable, where: sql.Composable) -> int:
         """Count rows of a table or a query."""
         return int(self.rows(sql.SQL("select count(*) from {} where {}").format(relation, where))[0][0])
 
     def estimate(self, relation: sql.Composable) -> int:
-        """Give how many rows the planner expects of a table or a query."""
+        """Query how many rows the planner expects of a table or a query."""
         plan = self.rows(sql.SQL("explain (format json) select 1 from {}").format(relation))
         return int(plan[0][0][0]["Plan"]["Plan Rows"])
 
@@ -194,7 +194,7 @@ class StoreSession:
             with self._database.cursor() as cursor:
                 yield cursor
         except psycopg2.Error as error:
-            raise store_errors.running(self.name, error, self._in_snapshot) from None
+            raise errors.running(self.name, error, self._in_snapshot) from None
 
     @staticmethod
     def _errors() -> type[psycopg2.Error]:
@@ -204,14 +204,16 @@ class StoreSession:
 
 
 @contextmanager
-def connect(name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT) -> Iterator[StoreSession]:
-    """Give a session with a store; raise StoreUnreachableError or StoreRefusedError if there is none to be had."""
+def open_session(
+    name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
+) -> Iterator[StoreSession]:
+    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
     import psycopg2
 
     try:
         database = psycopg2.connect(**{**_CONNECTION, **url.libpq()})
     except psycopg2.Error as error:
-        raise store_errors.connecting(name, error) from None
+        raise errors.connecting(name, error) from None
     try:
         database.set_session(isolation_level="REPEATABLE READ", readonly=True)
         yield StoreSession(name, database, statement_timeout)
@@ -219,13 +221,13 @@ def connect(name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMEN
         database.close()
 
 
-def uuids(texts: Sequence[str]) -> list[str]:
-    """Give those texts that a uuid is written as: any other would end the statement with an error."""
+def uuid_texts(texts: Sequence[str]) -> list[str]:
+    """Choose those texts that a uuid is written as: any other would end the statement with an error."""
     return [text for text in texts if re.fullmatch(UUID, text)]
 
 
-def texts(found: Iterable[str]) -> list[str]:
-    """Give those texts that a Postgres can hold: any other would end the statement with an error."""
+def storable_texts(found: Iterable[str]) -> list[str]:
+    """Choose those texts that a Postgres can hold: any other would end the statement with an error."""
     return [text for text in found if "\0" not in text]
 
 

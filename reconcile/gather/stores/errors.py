@@ -1,4 +1,4 @@
-"""What goes wrong with a Postgres store, told by its SQLSTATE in terms of what a person can do."""
+"""What goes wrong with a Postgres store, by its SQLSTATE, in terms of what a person can do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StoreReadError(UnreachableError):
 
 
 def connecting(store: str, error: psycopg2.Error) -> StoreUnreachableError | StoreRefusedError:
-    """Give the error for a connection that was not made."""
+    """Build the error for a connection that was not made."""
     said = _one_line(error)
     if "FATAL" not in said or any(reason in said for reason in _TRY_LATER):
         return StoreUnreachableError(f"the store {store} cannot be reached: {said}. See that it is up, and try again")
@@ -55,7 +55,7 @@ def connecting(store: str, error: psycopg2.Error) -> StoreUnreachableError | Sto
 
 
 def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileError:
-    """Give the error for a statement that failed for a reason that lies outside of its text."""
+    """Build the error for a statement that failed for a reason that lies outside of its text."""
     code, said = error.pgcode, _one_line(error)
     if code == "42501":
         return StoreRefusedError(f"the store {store}: {said}; grant select on it to the account that we use")
@@ -73,12 +73,12 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
         if in_snapshot:
             return SnapshotLostError(f"the connection to {store} was lost, and its snapshot with it: {said}; {_AGAIN}")
         return StoreUnreachableError(f"the connection to {store} was lost: {said}; see that it is up, and {_AGAIN}")
-    told = condition(code) if code is not None and code.startswith(_OF_ROWS) else said
-    return StoreRefusedError(f"the store {store} refuses a statement: {told}", code)
+    safe = condition(code) if code is not None and code.startswith(_OF_ROWS) else said
+    return StoreRefusedError(f"the store {store} refuses a statement: {safe}", code)
 
 
 def condition(code: str) -> str:
-    """Give the name of a SQLSTATE, where the message may quote what rows hold."""
+    """Look up the name of a SQLSTATE, where the message may quote what rows hold."""
     from psycopg2 import errorcodes
 
     try:
@@ -88,7 +88,7 @@ def condition(code: str) -> str:
 
 
 def is_lost(error: psycopg2.Error) -> bool:
-    """Tell whether the connection is gone."""
+    """Whether the connection is gone."""
     import psycopg2
 
     code = error.pgcode
@@ -98,7 +98,7 @@ def is_lost(error: psycopg2.Error) -> bool:
 
 
 def primary(error: psycopg2.Error) -> str:
-    """Give what the server said first, with its hint."""
+    """Choose what the server said first, with its hint."""
     said = error.diag.message_primary or _one_line(error)
     return f"{said} ({error.diag.message_hint})" if error.diag.message_hint else said
 
