@@ -22,8 +22,8 @@ from reconcile.gather.stores.digest import Mode
 from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.handoffs import (
     OUTBOX,
-    ComparedField,
     Gathered,
+    GatheredField,
     GatheredLink,
     LogExtent,
     copy_rows,
@@ -102,7 +102,7 @@ class _Gathering:
             mode=compared.mode.value if isinstance(job.scope, All) else "ids",
             reasons=tuple(compared.reasons),
             form=tuple(reader.rows[1].form.fields),
-            fields=tuple(ComparedField(name=each.name, sensitive=each.sensitive) for each in consumer.fields),
+            fields=tuple(GatheredField(name=each.name, sensitive=each.sensitive) for each in consumer.fields),
         )
 
     def _compared(self, reader: LinkReader) -> Compared:

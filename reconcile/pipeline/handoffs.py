@@ -77,7 +77,7 @@ class Request(Versioned):
         return All() if self.ids is None else Ids.of(self.ids)
 
 
-class ComparedField(Part):
+class GatheredField(Part):
     """A field of a link, in the order of its rows' columns."""
 
     name: str
@@ -102,7 +102,7 @@ class GatheredLink(Part):
     """Why it is this mode and not another."""
     form: tuple[CanonicalType, ...]
     """The canonical type of each field."""
-    fields: tuple[ComparedField, ...] | None = None
+    fields: tuple[GatheredField, ...] | None = None
     """None in runs of versions that did not keep the names of fields."""
 
 

@@ -9,8 +9,8 @@ from reconcile.domain.canonical import CanonicalType, Kind
 from reconcile.gather.fence.fence import Fence, SourceFence, TopicFence
 from reconcile.gather.fence.group_position import PartitionExtent
 from reconcile.pipeline.handoffs import (
-    ComparedField,
     Gathered,
+    GatheredField,
     GatheredLink,
     Interval,
     LinkSummary,
@@ -36,7 +36,7 @@ def fence(rows: int | None = None, *, contract: str = "0" * 64, at: datetime = A
 
 def gathered_link(fields: tuple[tuple[str, bool], ...] | None, width: int) -> GatheredLink:
     """Build what was read of a link whose fields have these names, and whether each is sensitive."""
-    named = None if fields is None else tuple(ComparedField(name=name, sensitive=secret) for name, secret in fields)
+    named = None if fields is None else tuple(GatheredField(name=name, sensitive=secret) for name, secret in fields)
     return GatheredLink(
         link=LINK, consumer="login", source_rows=0, copy_rows=0, fetched=0, buckets=None, differing=None, mode="full",
         reasons=(), form=(CanonicalType(Kind.TEXT),) * width, fields=named,
