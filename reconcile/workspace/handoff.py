@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-
-_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
 class Handoff(Protocol):
@@ -51,7 +51,4 @@ def parse(model: type[AnyHandoff], text: str) -> AnyHandoff:
     return read
 
 
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    if model not in _ADAPTERS:
-        _ADAPTERS[model] = TypeAdapter(model)
-    return _ADAPTERS[model]
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
