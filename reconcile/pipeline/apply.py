@@ -16,6 +16,7 @@ from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.kafka.client import ClusterClient
+from reconcile.pipeline import record
 from reconcile.pipeline.handoffs import (
     Applied,
     AppliedLink,
@@ -84,7 +85,7 @@ def apply(job: Job, *, approved: bool) -> Applied:
         )
     with open_control(job.settings) as control, ExitStack() as stack:
         held = job.contract_lease or stack.enter_context(control.leases.hold_contract(plan.contract, plan.run_id))
-        control.runs.begin(plan.run_id, plan.contract, plan.contract_digest)
+        record.write_stage(control, job, "apply")
         applying = _Applying(job, plan, control, held)
         try:
             for link in plan.links:

@@ -17,7 +17,7 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.kafka.client import ClusterClient
-from reconcile.pipeline import tables
+from reconcile.pipeline import record, tables
 from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_connection, value_schema
@@ -38,6 +38,7 @@ def plan(job: Job) -> Plan:
     inputs = job.inputs(MADE_OF)
     if job.run.manifest(Summary.ARTIFACT).inputs.contract != job.contract.digest:
         raise RefusedError(f"the contract was changed since the run {job.run.id} was audited: start a new run")
+    record.reach(job, "plan")
     if job.run.done(Plan.ARTIFACT, inputs):
         _LOG.info("planned already")
         return job.run.read(Plan)

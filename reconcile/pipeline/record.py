@@ -42,7 +42,7 @@ def reach(job: Job, stage: Stage) -> None:
     """Write down that a run has come to a stage."""
     with _control(job) as control:
         if control is not None:
-            _reach(control, job, stage)
+            write_stage(control, job, stage)
 
 
 def places(job: Job) -> frozenset[tuple[str, int, int]]:
@@ -62,7 +62,7 @@ def audited(job: Job, summary: Summary) -> Summary:
         with _control(job) as control:
             if control is None:
                 return summary
-            _reach(control, job, "audit")
+            write_stage(control, job, "audit")
             for each in summary.links:
                 found = _sightings(job, each.link)
                 drift = control.findings.record(job.run.id, each.link, found, complete=True, scope=job.scope.ids)
@@ -78,7 +78,7 @@ def verified(job: Job, result: Verified) -> Verified:
     try:
         with _control(job) as control:
             if control is not None:
-                _reach(control, job, "verify")
+                write_stage(control, job, "verify")
                 _end(control, job, job.run.read(Summary), result.exit_code)
     except ReconcileError as error:
         return not_recorded(result, error)
@@ -101,7 +101,8 @@ def _control(job: Job) -> Iterator[ControlStore | None]:
         yield control
 
 
-def _reach(control: ControlStore, job: Job, stage: Stage) -> None:
+def write_stage(control: ControlStore, job: Job, stage: Stage) -> None:
+    """Write down in an open control store that a run has come to a stage."""
     control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest)
     control.runs.reach(job.run.id, stage, _STAGES[: _STAGES.index(stage)])
 

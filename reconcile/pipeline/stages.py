@@ -65,18 +65,14 @@ def quality(job: Job) -> Quality:
 def plan(job: Job) -> Plan:
     """Decide what is to be done about each finding, and what cannot be done."""
     from reconcile.pipeline import plan as stage
-    from reconcile.pipeline import record
 
-    record.reach(job, "plan")
     return stage.plan(job)
 
 
 def apply(job: Job, *, approved: bool) -> Applied:
     """Emit what was planned."""
     from reconcile.pipeline import apply as stage
-    from reconcile.pipeline import record
 
-    record.reach(job, "apply")
     return stage.apply(job, approved=approved)
 
 
