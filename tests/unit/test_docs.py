@@ -21,7 +21,8 @@ def test_every_row_that_a_fault_names_is_explained() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    """Every relative link in the README and the docs leads to a file."""
-    pages = [committed("README.md"), *committed("docs").glob("*.md")]
+    """Every relative link in the README, CONTRIBUTING and the docs leads to a file."""
+    top = committed("README.md").parent
+    pages = [top / "README.md", top / "CONTRIBUTING.md", *(top / "docs").rglob("*.md")]
     links = [(page, target) for page in pages for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))]
     assert [] == [(page.name, target) for page, target in links if not (page.parent / target).exists()]
