@@ -53,6 +53,14 @@ def test_every_path_exists(page: Path) -> None:
     assert [] == [path for path in paths(page.read_text("utf-8")) if not (TOP / path).exists()]
 
 
+@pytest.mark.parametrize("page", PAGES[-3:], ids=lambda page: page.name)
+def test_every_name_is_in_the_code(page: Path) -> None:
+    """A class or function that a page names in backticks has that name in the code."""
+    code = "\n".join(file.read_text("utf-8") for file in (TOP / "reconcile").rglob("*.py"))
+    names = {name for each in re.findall(r"`([A-Za-z_][\w.]+)`", page.read_text("utf-8")) for name in each.split(".")}
+    assert set() == names - set(re.findall(r"\w+", code))
+
+
 def test_the_list_of_rooms_is_what_import_linter_checks() -> None:
     """The rooms as text have the order of pyproject.toml."""
     found = re.search(r"<!-- rooms -->\n```\n(.*?)```", architecture(), flags=re.S)
