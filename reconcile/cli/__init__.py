@@ -45,7 +45,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def cli() -> None:
-    """Find where services that copy each other's state through Kafka disagree, say why, and repair it."""
+    """Find where copies of a service's state differ from their source, say why, and repair them."""
 
 
 def main() -> None:
@@ -70,6 +70,6 @@ def main() -> None:
         code = INTERRUPTED
     except Exception:  # noqa: BLE001 - whatever it is, it must not look like the exit code of drift
         traceback.print_exc()
-        click.echo("reconcile: this is a defect of the program; what is above tells its developers where", err=True)
+        click.echo("reconcile: internal error: please report this traceback", err=True)
         code = COULD_NOT_TELL
     sys.exit(code)

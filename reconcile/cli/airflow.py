@@ -17,13 +17,17 @@ _PORT = 18080
 _HOME = Path(".airflow")
 
 _home = click.option(
-    "--home", type=click.Path(file_okay=False, path_type=Path), default=_HOME, show_default=True, help="Its own folder."
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=_HOME,
+    show_default=True,
+    help="Airflow's folder.",
 )
 
 
 @click.group()
 def airflow() -> None:
-    """An Airflow on the lab's world, with everything wired."""
+    """Run an Airflow that is set up for the lab's world."""
 
 
 @airflow.command()
@@ -37,10 +41,10 @@ def airflow() -> None:
     envvar="RECONCILE_LAB",
     help="The folder of the lab.",
 )
-@click.option("--port", type=click.IntRange(1, 65533), default=_PORT, show_default=True, help="The first of three.")
+@click.option("--port", type=click.IntRange(1, 65533), default=_PORT, show_default=True, help="First of three.")
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 def up(home: Path, folder: Path, port: int, master: str) -> None:
-    """Bring up the lab if it is not, and a standalone Airflow on it, and start a nightly run.
+    """Start the lab if it is not running, start a standalone Airflow, and start a nightly run.
 
     The run waits for an approval: Airflow's UI asks for it.
     """
@@ -58,7 +62,7 @@ def up(home: Path, folder: Path, port: int, master: str) -> None:
 @airflow.command()
 @_home
 def down(home: Path) -> None:
-    """End Airflow, the services that were started with it, and the lab if it was: its data stay."""
+    """Stop Airflow and all that `up` started with it. The data stay."""
     from reconcile.lab.airflow import world as lab_airflow
 
     lab_airflow.down(_standalone(home, _PORT))

@@ -21,7 +21,7 @@ EXAMPLES = ("user-account", "user-balance", "user-activity")
 
 @click.group()
 def contract() -> None:
-    """Check contracts, and help editors with them."""
+    """Check contracts, and print their JSON Schema and examples."""
 
 
 @contract.command()
@@ -31,9 +31,9 @@ def contract() -> None:
 @options.as_json
 @click.pass_context
 def check(context: click.Context, file: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
-    """Check the contract FILE by itself: exit 0 if it is right, 2 if not.
+    """Check the contract FILE. Exits 0 if it is valid, 2 if not.
 
-    With --config also that the settings have the connections that it names.
+    With --config, also check that the settings have the connections that it names.
     """
     settings = None if config is None else load_settings(config, workspace)
     problems: tuple[Problem, ...] = ()
@@ -68,7 +68,7 @@ def schema() -> None:
 @contract.command()
 @click.argument("name", type=click.Choice(EXAMPLES), default=EXAMPLES[0])
 def example(name: str) -> None:
-    """Print a contract of the lab's world, to begin with: user-account unless another is named."""
+    """Print an example contract of the lab's world; user-account by default."""
     click.echo(committed("contracts", f"{name}.yaml").read_text("utf-8"), nl=False)
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the world up to look around in.")
+@click.option("--keep", is_flag=True, help="Keep the world running afterwards.")
 def demo(keep: bool) -> None:
-    """Bring a world up, plant every fault, audit it, hold that against the truth, repair it, take it down.
+    """Start a world, plant every fault, audit it, compare the findings with the truth, repair, and stop it.
 
-    Exits 1 when a plan is refused, or when more is left than the plans said.
+    Exits 1 if a plan is refused, or if more still differs than the plans said.
     """
     from reconcile.lab import world
     from reconcile.lab.demo import FOLDER, RUNS, damaged_world, end

@@ -37,8 +37,8 @@ _COLOURS = {"fault": "bold red", "warning": "yellow", "ok": "green"}
 def doctor(context: click.Context, contract: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
     """Check CONTRACT, its topics and its groups against the live stores and cluster.
 
-    Reads only; keeps the topic's log history in the workspace, where runs find it. Exits 1 when something breaks the
-    order of events or loses them, 2 when something could not be told; warnings exit 0.
+    It only reads, and keeps the log's history in the workspace for later runs. Exits 0 if all is well or there are
+    only warnings, 1 if something loses events or breaks their order, 2 if something could not be read.
     """
     agreed = load_contract(contract)
     settings = load_settings(config, workspace)

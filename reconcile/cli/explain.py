@@ -34,7 +34,7 @@ def explain(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what happened to the aggregate ID, as the run RUN_ID saw it: its events, and what became of them."""
+    """Show the history of the aggregate ID in the run RUN_ID: its events, and what became of each."""
     from reconcile.pipeline.result import redaction_of, stories
     from reconcile.pipeline.runs import contract_of
 

@@ -30,7 +30,7 @@ _WIDE = 140
 @click.command()
 @options.contract_file
 @options.consumers
-@click.option("--settle", is_flag=True, help="Wait for the groups as long as the contract says.")
+@click.option("--settle", is_flag=True, help="Wait for the groups, up to the contract's timeout.")
 @options.config
 @options.workspace
 @options.as_json
@@ -44,9 +44,9 @@ def fence(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Show where source, log and groups of CONTRACT stand right now. Reads only, keeps nothing.
+    """Show the current positions of the source, the log and the groups of CONTRACT. It only reads.
 
-    Exits 2 when something could not be read.
+    Exits 2 if something could not be read.
     """
     agreed = load_contract(contract)
     settings = load_settings(config, workspace)

@@ -28,16 +28,20 @@ from reconcile.settings.settings import load_settings
 @click.command()
 @click.argument("run_id")
 @click.option(
-    "--cause", "causes", multiple=True, type=click.Choice([each.value for each in Cause]), help="Only this cause."
+    "--cause",
+    "causes",
+    multiple=True,
+    type=click.Choice([each.value for each in Cause]),
+    help="Only this cause; may be given several times.",
 )
 @options.consumers
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "jsonl", "csv"]),
-    help="Left out: a table, or JSON lines when piped.",
+    help="Default: a table on a terminal, JSON lines when piped.",
 )
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), help="The most to show.")
 @options.config
 @options.workspace
 @options.as_json
@@ -65,7 +69,7 @@ def findings(
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many, the newest.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The most to show.")
 @options.config
 @options.workspace
 @options.as_json

@@ -21,16 +21,16 @@ _NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
 @click.command()
 @options.contract_file
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many runs, the newest."
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="The most runs to show, newest first."
 )
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as one HTML file.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write an HTML file.")
 @options.config
 @options.workspace
 @options.as_json
 def history(
     contract: Path, limit: int, html: Path | None, config: Path | None, workspace: str | None, as_json: bool
 ) -> None:
-    """Show how many aggregates of each copy of CONTRACT had drifted, run by run."""
+    """Show how many aggregates of each copy of CONTRACT had drifted in each run."""
     agreed = load_contract(contract)
     settings = load_settings(config, workspace)
     from reconcile.pipeline.trend import trends

@@ -46,17 +46,17 @@ def say(message: str) -> None:
 
 @click.group()
 def lab() -> None:
-    """An embedded world: real Postgres, real Kafka, services, faults, and the truth about them."""
+    """Run a test world: real Postgres and Kafka, services, faults, and the truth about the faults."""
 
 
 @lab.command()
 @_folder
 @click.option("--postgres-port", type=_PORT, default=Ports.postgres, show_default=True)
 @click.option("--kafka-port", type=_PORT, default=Ports.kafka, show_default=True)
-@click.option("--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's own.")
+@click.option("--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's controller.")
 @_json
 def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_json: bool) -> None:
-    """Start the servers and provide databases and topics. Harmless when they run.
+    """Start the servers, and create databases and topics. Does nothing if they run.
 
     Writes reconcile.yaml beside the folder, with the connections of this world.
     """
@@ -78,7 +78,7 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
 
 @lab.command()
 @_folder
-@click.option("--wipe", is_flag=True, help="Remove the world's data too.")
+@click.option("--wipe", is_flag=True, help="Also remove the data.")
 def down(lab: Lab, wipe: bool) -> None:
     """Stop the servers. The data stay for the next `up`, unless --wipe."""
     from reconcile.lab import world
@@ -91,7 +91,7 @@ def down(lab: Lab, wipe: bool) -> None:
 @_folder
 @_json
 def status(lab: Lab, as_json: bool) -> None:
-    """Tell what runs and how to reach it; exits 0 when the world is up, else 2."""
+    """Show what runs and how to reach it. Exits 0 if the world is up, else 2."""
     from reconcile.lab import world
 
     found = world.status(lab)
@@ -117,7 +117,7 @@ def status(lab: Lab, as_json: bool) -> None:
 @click.option("--seed", "number", type=click.IntRange(0), default=42, show_default=True)
 @_json
 def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
-    """Fill a new world in bulk; the same seed gives the same world."""
+    """Fill a new world with data. The same seed gives the same world."""
     from reconcile.lab.seed import seed as fill
 
     with _bar("seeding", aggregates) as advance:
@@ -130,11 +130,11 @@ def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
 
 @lab.command()
 @_folder
-@click.option("--rate", type=click.FloatRange(0.1, 5000), default=50.0, show_default=True, help="Changes a second.")
+@click.option("--rate", type=click.FloatRange(0.1, 5000), default=50.0, show_default=True, help="Changes per second.")
 @click.option("--seconds", type=click.FloatRange(0.1), default=30.0, show_default=True)
 @_json
 def traffic(lab: Lab, rate: float, seconds: float, as_json: bool) -> None:
-    """Make live changes while the relay and the consumers run; then wait until every copy has them."""
+    """Make changes while relay and consumers run, then wait until every copy has them."""
     from dataclasses import asdict
 
     from reconcile.lab.traffic import traffic as run
@@ -152,13 +152,11 @@ def traffic(lab: Lab, rate: float, seconds: float, as_json: bool) -> None:
 @lab.command()
 @_folder
 @click.argument("names", nargs=-1)
-@click.option(
-    "--count", type=click.IntRange(1), default=3, show_default=True, help="Aggregates for each form of a fault."
-)
-@click.option("--list", "listing", is_flag=True, help="Show the faults that there are.")
+@click.option("--count", type=click.IntRange(1), default=3, show_default=True, help="Aggregates per form of a fault.")
+@click.option("--list", "listing", is_flag=True, help="List the faults.")
 @_json
 def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: bool) -> None:
-    """Plant faults by NAME, or `all`; each adds to the truth what it did."""
+    """Plant the faults NAMES, or `all`. Each records in the truth what it changed."""
     from reconcile.lab import faults
 
     if listing or not names:
@@ -182,11 +180,11 @@ def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: 
     "--format",
     "form",
     type=click.Choice(["table", "jsonl"]),
-    help="A table on a terminal, else JSON lines, unless told.",
+    help="Default: a table on a terminal, else JSON lines.",
 )
 @_json
 def truth(lab: Lab, form: str | None, as_json: bool) -> None:
-    """Show what the faults really did."""
+    """Show what the faults changed."""
     import json
 
     from reconcile.lab.truth import read

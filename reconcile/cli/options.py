@@ -17,13 +17,13 @@ def config(command: Callable[..., Any]) -> Callable[..., Any]:
         "--config",
         type=click.Path(path_type=Path),
         show_default=f"${FILE_VARIABLE}, or {DEFAULT_FILE}",
-        help="The file with the connections.",
+        help="The settings file, with the connections.",
     )(command)
 
 
 def workspace(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --workspace."""
-    return click.option("--workspace", help="Where runs are kept: a folder, or a URI; wins over the file.")(command)
+    return click.option("--workspace", help="Where runs are kept: a folder or a URI. Overrides --config.")(command)
 
 
 def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,9 +33,20 @@ def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def consumers(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --consumer, which may be given several times."""
-    return click.option("--consumer", "consumers", multiple=True, help="Only this consumer; may be given again.")(
-        command
-    )
+    words = "Only this consumer; may be given several times."
+    return click.option("--consumer", "consumers", multiple=True, help=words)(command)
+
+
+def ids(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --id, which may be given several times."""
+    words = "Only this aggregate; may be given several times."
+    return click.option("--id", "ids", multiple=True, help=words)(command)
+
+
+def ids_file(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --ids-file."""
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option("--ids-file", type=file, help="A file with one id per line.")(command)
 
 
 def contract_file(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,13 +56,9 @@ def contract_file(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def new_run_id(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --run-id, which names a run before it begins."""
-    return click.option("--run-id", help="The id of the run; left out, one is made of the aggregate and the time.")(
-        command
-    )
+    return click.option("--run-id", help="The id of the new run. Default: made of the aggregate and the time.")(command)
 
 
 def run_id(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --run."""
-    return click.option("--run", "run_id", required=True, metavar="RUN_ID", help="The run that the stage belongs to.")(
-        command
-    )
+    return click.option("--run", "run_id", required=True, metavar="RUN_ID", help="The run.")(command)

@@ -32,10 +32,9 @@ def quality(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Check what a run has read and found against expectation suites: the committed ones and the contract's own.
+    """Check what a run has read and found against expectation suites: the built-in ones and the contract's own.
 
-    Exits 1 when an expectation fails that is critical, or that could not be evaluated. Writes the
-    run's report anew.
+    Exits 1 if a critical expectation fails or cannot be evaluated. Updates the run's report.
     """
     with job_of(run_id, contract, config, workspace) as job:
         found = pipeline.quality(job)

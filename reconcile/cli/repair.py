@@ -28,13 +28,13 @@ SHOWN = 50
 contract_moved = click.option(
     "--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved."
 )
-yes_option = click.option("--yes", is_flag=True, help="Emit what was planned without asking.")
+yes_option = click.option("--yes", is_flag=True, help="Emit without asking.")
 
 
 @click.command()
 @options.run_id
 @contract_moved
-@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="At most so many lines.")
+@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="The most lines to show.")
 @options.config
 @options.workspace
 @options.as_json
@@ -48,9 +48,9 @@ def plan(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Say what is to be done about each finding of a run, why, and what is left to people. Emits nothing.
+    """Plan what to do about each finding of a run, and say why. Emits nothing.
 
-    Exits 2 when the plan may not be applied.
+    Exits 2 if the plan may not be applied.
     """
     with job_of(run_id, contract, config, workspace) as job:
         made = pipeline.plan(job)
@@ -80,9 +80,9 @@ def apply(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Emit the corrections of a run's plan; once more after an interruption, it goes on where it stopped.
+    """Emit the corrections of a run's plan. After an interruption, the same command continues.
 
-    Asks on a terminal. Exits 1 when the answer is no, 2 when the plan may not be applied or nobody could be asked.
+    Asks on a terminal. Exits 1 if the answer is no, 2 if the plan may not be applied or nobody can be asked.
     """
     with job_of(run_id, contract, config, workspace) as job:
         applied = emitted(job, yes)
@@ -109,9 +109,9 @@ def verify(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Wait until the groups have passed their corrections, and say whether the copies agree now.
+    """Wait until the groups have consumed the corrections, and check whether the copies agree now.
 
-    Exits 0 when all is verified and nothing beyond tolerance is left, else 1; then it may be asked again later.
+    Exits 0 if all is verified and no drift beyond tolerance remains, else 1. It may be called again later.
     """
     with job_of(run_id, contract, config, workspace) as job:
         verified = pipeline.verify(job)

@@ -26,15 +26,15 @@ _WORST = 10
 
 @click.command()
 @click.argument("run_argument", metavar="[RUN_ID]", required=False)
-@click.option("--run", "run_option", metavar="RUN_ID", help="The run, as the other stages take it.")
+@click.option("--run", "run_option", metavar="RUN_ID", help="The same as RUN_ID.")
 @click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["html", "json", "csv", "prometheus"]),
-    help="Give this one rendering alone, and write nothing into the run.",
+    help="Print only this format, and write nothing into the run.",
 )
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to; left out, to stdout.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write. Default: stdout.")
 @options.config
 @options.workspace
 @options.as_json
@@ -48,7 +48,7 @@ def report(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Render the run RUN_ID: on the terminal, and as HTML, CSV, JSON and Prometheus text in its folder."""
+    """Show the run RUN_ID, and write its report as HTML, CSV, JSON and Prometheus text into its folder."""
     run_id = run_argument or run_option
     if run_id is None or (run_argument and run_option):
         raise click.UsageError("name one run: RUN_ID, or --run RUN_ID")
@@ -138,7 +138,7 @@ def show(told: Report) -> None:
 
 
 def _show_worst(told: Report) -> None:
-    worst = table("the worst", "link", "difference", "cause", "fields", "age", wrap=("fields",))
+    worst = table("most affected aggregates", "link", "difference", "cause", "fields", "age", wrap=("fields",))
     for each in told.shown[:_WORST]:
         finding = each.finding
         fields = ", ".join(field["name"] for field in finding["fields"])

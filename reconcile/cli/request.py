@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.contract_file
-@click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
-@click.option("--ids-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="One id in each line.")
+@options.ids
+@options.ids_file
 @click.option("--mode", type=click.Choice(["auto", "digest", "full"]), default="auto", show_default=True)
-@click.option("--apply", is_flag=True, help="Also emit corrections, once they are approved.")
-@click.option("--request-id", help="The same id asks once, however often it is sent; left out, one is made.")
-@click.option("--again", is_flag=True, help="Give --request-id back, as the run of the DAG that had it is gone.")
+@click.option("--apply", is_flag=True, help="Also emit corrections once they are approved.")
+@click.option("--request-id", help="The same id asks only once. Default: a new id.")
+@click.option("--again", is_flag=True, help="Request --request-id again, because its DAG run is gone.")
 @options.config
 @options.workspace
 @options.as_json
@@ -49,7 +49,7 @@ def request(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Ask Airflow to run CONTRACT: the request is kept in the control store, and a record wakes Airflow up."""
+    """Ask Airflow to run CONTRACT. The control store keeps the request, and a record on a topic wakes Airflow."""
     from reconcile.control.store import open_control
     from reconcile.pipeline.requests import TOPIC, Wanted, given_back, keep, read
 

@@ -33,14 +33,14 @@ _MODES = click.Choice(["auto", "digest", "full"])
 @click.command()
 @options.contract_file
 @options.consumers
-@click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
-@click.option("--ids-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="One id in each line.")
+@options.ids
+@options.ids_file
 @click.option("--mode", type=_MODES, default="auto", show_default=True, help="How rows are compared.")
 @click.option(
     "--quality/--no-quality",
     default=None,
     show_default="where the contract names suites",
-    help="Also hold expectation suites against what was read.",
+    help="Also check expectation suites.",
 )
 @click.option("--apply", is_flag=True, help="Also emit corrections, after asking, and verify them.")
 @repair.yes_option
@@ -66,9 +66,9 @@ def run(
 ) -> None:
     """Compare a source with its copies and say why they differ.
 
-    Exits 0 when they agree, 1 on drift beyond tolerance or expectations that stop a repair, 2 when that could not be
-    told. With --apply it exits 0 only when all corrections are verified and nothing beyond tolerance is left; a plan
-    that is refused, or expectations that stop it, exit 2.
+    Exits 0 if they agree, 1 on drift beyond tolerance or if an expectation fails that stops a repair, 2 if something
+    could not be read. With --apply, exits 0 only if all corrections are verified and no drift beyond tolerance
+    remains, and 2 if the plan is refused or an expectation stops it.
     """
     if yes and not apply:
         raise click.UsageError("--yes says yes to --apply, which is not there")
@@ -107,7 +107,7 @@ def run(
 @options.run_id
 @click.option("--contract", type=click.Path(path_type=Path), help="The contract; needed for a new run.")
 @options.consumers
-@click.option("--id", "ids", multiple=True, help="Only this aggregate; may be given again.")
+@options.ids
 @click.option("--mode", type=_MODES, default="auto", show_default=True)
 @options.config
 @options.workspace
@@ -124,9 +124,9 @@ def gather(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Read the world of a contract into a run: the fence, both sides' rows, the log, the evidence.
+    """Read all that a run compares: positions, rows of source and copies, the log, failure topics.
 
-    Exits 2 when something could not be read.
+    Exits 2 if something could not be read.
     """
     opened = (
         job_of(run_id, None, config, workspace)
@@ -161,7 +161,7 @@ def audit(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Compare what a run has gathered, confirm what differs, and say why. Exits as `reconcile run` does."""
+    """Compare what a run has gathered, confirm the differences, and say why. Exits as `reconcile run` does."""
     with job_of(run_id, contract, config, workspace) as job:
         summary = pipeline.audit(job)
     code = repair.REFUSED if repair.say_not_recorded(summary) else summary.exit_code

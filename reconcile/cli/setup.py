@@ -23,14 +23,13 @@ _LINE_EVERY = 10
 
 
 @click.command()
-@click.option("--mirror", metavar="URL", help="A copy of Maven's repository, where that cannot be reached.")
+@click.option("--mirror", metavar="URL", help="A mirror of Maven's repository.")
 @options.config
 @options.as_json
 def setup(mirror: str | None, config: Path | None, as_json: bool) -> None:
     """Fetch the jars, and archive Spark's classes so that it starts in half the time.
 
-    They are kept in the user's cache, or where RECONCILE_JARS says. What is there already stays; an interrupted setup
-    goes on where it was.
+    They are kept in the user's cache, or in $RECONCILE_JARS. After an interruption, the same command continues.
     """
     from reconcile.spark.setup import set_up
 

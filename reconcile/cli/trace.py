@@ -17,8 +17,8 @@ from reconcile.pipeline.jobs import new_job
 @click.command()
 @options.contract_file
 @click.argument("aggregate_id", metavar="[ID]", required=False)
-@click.option("--correlation-id", help="In place of an ID: all records that carry it, of whatever aggregate.")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many records.")
+@click.option("--correlation-id", help="In place of ID: all records with this correlation id.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="The most records to show.")
 @options.config
 @options.workspace
 @options.as_json
@@ -31,7 +31,7 @@ def trace(
     workspace: str | None,
     as_json: bool,
 ) -> None:
-    """Follow the aggregate ID through the topic and all failure topics, as they are now. Reads only."""
+    """Show all records of the aggregate ID in the topic and all failure topics. It only reads."""
     if (aggregate_id is None) == (correlation_id is None):
         raise RefusedError("give either an ID, or --correlation-id")
     with new_job(contract, config, workspace) as job:

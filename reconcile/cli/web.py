@@ -21,11 +21,11 @@ _LOOPBACK = "127.0.0.1"
 @click.command()
 @click.option("--host", default=_LOOPBACK, show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True)
-@click.option("--token", help=f"Where the token is kept that visitors have to know: {FORMS}. Needed beyond loopback.")
+@click.option("--token", help=f"Where the visitors' token is kept: {FORMS}. Required beyond loopback.")
 @options.config
 @options.workspace
 def web(host: str, port: int, token: str | None, config: Path | None, workspace: str | None) -> None:
-    """Show runs, findings, stories, history and plans in a browser, until it is interrupted."""
+    """Show runs, findings, stories, history and plans in a browser, until interrupted."""
     settings = load_settings(config, workspace)
     secret = _token(token)
     if not is_loopback(host) and secret is None:

@@ -20,7 +20,7 @@ def test_a_defect_does_not_look_like_drift(monkeypatch: pytest.MonkeyPatch, caps
     with pytest.raises(SystemExit) as exited:
         cli.main()
     assert 2 == exited.value.code
-    assert "this is a defect of the program" in capsys.readouterr().err
+    assert "internal error: please report this traceback" in capsys.readouterr().err
 
 
 def test_commands_on_contracts_and_runs_take_the_same_settings() -> None:
