@@ -37,8 +37,9 @@ format: $(VENV)/.ready ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 
 .PHONY: schema
-schema: $(VENV)/.ready ## write docs/contract.schema.json anew from the contract's model
+schema: $(VENV)/.ready ## write the JSON Schemas in docs anew: of contracts, and of what commands print with --json
 	$(BIN)/reconcile contract schema > docs/contract.schema.json
+	$(BIN)/python -c 'from pathlib import Path; from reconcile.cli import outputs; outputs.write_schemas(Path("docs/schemas"))'
 
 .PHONY: setup
 setup: $(VENV)/.ready jars/.ready ## the virtual environment, the jars, and an archive of Spark's classes

@@ -47,8 +47,9 @@ def check(context: click.Context, file: Path, config: Path | None, workspace: st
         if settings is not None:
             problems = tuple(_unknown(checked, settings))
     if as_json:
-        found = [{"path": each.path, "line": each.line, "message": each.message} for each in problems]
-        print_json({"file": str(file), "valid": not problems, "problems": found})
+        from reconcile.cli.outputs import ContractCheck
+
+        print_json(ContractCheck(file=str(file), valid=not problems, problems=problems))
     elif problems:
         for problem in problems:
             where = f" (line {problem.line})" if problem.line else ""

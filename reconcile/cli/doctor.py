@@ -7,10 +7,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +20,7 @@ from reconcile.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from reconcile.audit.topology import Check, Facts
+    from reconcile.cli.outputs import DoctorOutput
     from reconcile.gather.fence.fence import Fence
 
 _WIDE = 80
@@ -49,7 +49,7 @@ def doctor(context: click.Context, contract: Path, config: Path | None, workspac
     untold = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.unreadable]
     code = exit_code(checks, untold)
     if as_json:
-        print_json(_data(contract, facts, checks, untold, code))
+        print_json(_output(contract, facts, checks, untold, code))
     else:
         _show(facts, checks)
     for each in untold:
@@ -92,24 +92,26 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     return Facts(contract, fence, found, log)
 
 
-def _data(file: Path, facts: Facts, checks: Sequence[Check], untold: Sequence[str], code: int) -> dict[str, Any]:
+def _output(file: Path, facts: Facts, checks: Sequence[Check], untold: Sequence[str], code: int) -> DoctorOutput:
+    from reconcile.cli.outputs import DoctorOutput, ProbablePartitioner
+
     inference = facts.log.inference
-    return {
-        "contract": str(file),
-        "digest": facts.fence.contract,
-        "aggregate": facts.contract.aggregate,
-        "topic": facts.topic,
-        "partitions": inference.partitions,
-        "partitioner": {
-            "name": inference.partitioner,
-            "seen": inference.seen,
-            "shares": {name: round(share, 4) for name, share in inference.shares.items()},
-        },
-        "checks": [asdict(each) for each in checks],
-        "counts": {name: _counts(checks)[name] for name in _COLOURS},
-        "untold": list(untold),
-        "exit_code": code,
-    }
+    return DoctorOutput(
+        contract=str(file),
+        digest=facts.fence.contract,
+        aggregate=facts.contract.aggregate,
+        topic=facts.topic,
+        partitions=inference.partitions,
+        partitioner=ProbablePartitioner(
+            name=inference.partitioner,
+            seen=inference.seen,
+            shares={name: round(share, 4) for name, share in inference.shares.items()},
+        ),
+        checks=tuple(checks),
+        counts={name: _counts(checks)[name] for name in _COLOURS},
+        untold=tuple(untold),
+        exit_code=code,
+    )
 
 
 def _show(facts: Facts, checks: Sequence[Check]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.cli.outputs import ExplainOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
@@ -47,7 +46,7 @@ def explain(
             f" `reconcile run CONTRACT --id {aggregate_id}` looks at it"
         )
     if as_json:
-        print_json({"run_id": run_id, "stories": [_data(each) for each in found]})
+        print_json(ExplainOutput(run_id=run_id, stories=tuple(found)))
         return
     for each in found:
         show(each)
@@ -113,10 +112,3 @@ def _lane(moment: Moment) -> str:
 
 def _time(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
-
-
-def _data(story: Story) -> dict[str, Any]:
-    data = asdict(story)
-    for moment in data["moments"]:
-        moment["at"] = moment["at"] and moment["at"].isoformat()
-    return data

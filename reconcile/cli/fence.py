@@ -13,9 +13,9 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
+from reconcile.cli.outputs import FenceConsumer, FenceOutput
 from reconcile.contract.model import load_contract
 from reconcile.settings.settings import load_settings
-from reconcile.workspace.handoff import to_data
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +56,7 @@ def fence(
     with _waiting(settle) as progress, open_fence(agreed, contract, settings, consumers, timeout, progress) as opened:
         found = opened.fence
     if as_json:
-        print_json(_data(found, contract))
+        print_json(_output(found, contract))
     else:
         _show(found)
     for unread in found.unread:
@@ -65,13 +65,12 @@ def fence(
         context.exit(COULD_NOT_TELL)
 
 
-def _data(found: Fence, contract: Path) -> dict[str, Any]:
-    data = to_data(found)
-    del data["schema_version"]
-    told = {"contract": str(contract), "digest": data.pop("contract"), "complete": found.complete, **data}
-    for consumer, each in zip(told["consumers"], found.consumers, strict=True):
-        consumer |= {"lag": each.lag, "states": list(each.states)}
-    return told
+def _output(found: Fence, contract: Path) -> FenceOutput:
+    consumers = tuple(FenceConsumer(**vars(each)) for each in found.consumers)
+    same = {name: getattr(found, name) for name in ("aggregate", "opened_at", "closed_at", "source", "topic", "unread")}
+    return FenceOutput(
+        contract=str(contract), digest=found.contract, complete=found.complete, consumers=consumers, **same
+    )
 
 
 def _show(found: Fence) -> None:

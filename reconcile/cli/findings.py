@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
+from reconcile.cli.outputs import FindingsOutput, RunsOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
@@ -63,7 +65,7 @@ def findings(
         found = tables.findings(run, causes, links, spark=place.spark)
         listed = islice(found, limit)
         if as_json:
-            print_json({"run_id": run_id, "findings": list(listed)})
+            print_json(FindingsOutput(run_id=run_id, findings=list(listed)))
         else:
             _print(listed, form or ("table" if sys.stdout.isatty() else "jsonl"))
 
@@ -78,15 +80,19 @@ def runs(limit: int, config: Path | None, workspace: str | None, as_json: bool) 
     with workspace_of(load_settings(config, workspace)) as place:
         lines, _ = newest(place, limit)
     if as_json:
-        began = {each.run_id: each.began and each.began.isoformat(timespec="seconds") for each in lines}
-        print_json({"runs": [{**asdict(each), "began": began[each.run_id]} for each in lines]})
+        print_json(RunsOutput(runs=tuple(replace(each, began=_second(each.began)) for each in lines)))
         return
     shown = table("run", "began", "stage", "drifted", "latent", "exit", right=("drifted", "latent", "exit"))
     for line in lines:
         numbers = ("-" if each is None else str(each) for each in (line.drifted, line.latent, line.exit_code))
-        began_at = "-" if line.began is None else line.began.isoformat(timespec="seconds")
+        began = _second(line.began)
+        began_at = "-" if began is None else began.isoformat()
         shown.add_row(line.run_id, began_at, line.stage or "-", *numbers)
     console().print(shown)
+
+
+def _second(at: datetime | None) -> datetime | None:
+    return at and at.replace(microsecond=0)
 
 
 def _print(listed: Iterable[dict[str, Any]], form: str) -> None:

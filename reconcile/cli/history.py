@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.cli.outputs import HistoryOutput
 from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline.jobs import workspace_of
@@ -41,7 +41,8 @@ def history(
     if html is not None:
         html.write_text("".join(history_html(agreed.aggregate, told, notes)), "utf-8")
     if as_json:
-        print_json({"contract": agreed.aggregate, "links": [_data(each, limit) for each in told]})
+        links = tuple(Trend(each.link, each.points[-limit:]) for each in told)
+        print_json(HistoryOutput(contract=agreed.aggregate, links=links))
     else:
         for each in told:
             _show(each, limit)
@@ -64,8 +65,3 @@ def _show(trend: Trend, limit: int) -> None:
         mark = "" if each.complete else " (incomplete)"
         runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *told)
     out.print(runs)
-
-
-def _data(trend: Trend, limit: int) -> dict[str, object]:
-    points = [{**asdict(each), "at": each.at.isoformat()} for each in trend.points[-limit:]]
-    return {"link": trend.link, "points": points}

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from reconcile.cli.output import print_json
 from reconcile.lab.folder import Lab, Ports
+
+if TYPE_CHECKING:
+    from reconcile.cli.outputs import LabOutput
 
 DEFAULT_FOLDER = ".lab"
 NOT_UP = 2
@@ -67,7 +70,7 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
     told = {name: port for name, port in asked.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
     world.up(lab, replace(lab.state().ports, **told) if told else None, say=say)
     if as_json:
-        print_json(world.status(lab))
+        print_json(_status(world.status(lab)))
         return
     where = world.status(lab)
     say(
@@ -96,7 +99,7 @@ def status(lab: Lab, as_json: bool) -> None:
 
     found = world.status(lab)
     if as_json:
-        print_json(found)
+        print_json(_status(found))
     else:
         for name, value in found.items():
             if name == "databases":
@@ -124,7 +127,9 @@ def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
         made = fill(lab, aggregates, number, advance)
     rate = made.events / made.seconds
     if as_json:
-        print_json({"aggregates": made.aggregates, "events": made.events, "seconds": round(made.seconds, 2)})
+        from reconcile.cli.outputs import SeedOutput
+
+        print_json(SeedOutput(aggregates=made.aggregates, events=made.events, seconds=round(made.seconds, 2)))
     say(f"seeded {made.aggregates:,} aggregates, {made.events:,} events in {made.seconds:.1f} s ({rate:,.0f} events/s)")
 
 
@@ -135,14 +140,14 @@ def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
 @_json
 def traffic(lab: Lab, rate: float, seconds: float, as_json: bool) -> None:
     """Make changes while relay and consumers run, then wait until every copy has them."""
-    from dataclasses import asdict
-
     from reconcile.lab.traffic import traffic as run
 
     with _bar("changes", round(rate * seconds)) as advance:
         seen = run(lab, rate, seconds, lambda now: advance(now.changes))
     if as_json:
-        print_json(asdict(seen))
+        from reconcile.cli.outputs import TrafficOutput
+
+        print_json(TrafficOutput(**vars(seen)))
     applied = ", ".join(f"{name} {count:,}" for name, count in seen.applied.items())
     say(f"{seen.changes:,} changes in {seen.seconds:.1f} s; published {seen.published:,}; applied: {applied}")
     if not seen.drained:
@@ -160,9 +165,11 @@ def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: 
     from reconcile.lab import faults
 
     if listing or not names:
-        found = [{"name": one.name, "systems": one.systems, "what": one.summary} for one in faults.FAULTS]
         if as_json:
-            print_json({"faults": found})
+            from reconcile.cli.outputs import FaultLine, FaultOutput
+
+            lines = (FaultLine(name=one.name, systems=one.systems, what=one.summary) for one in faults.FAULTS)
+            print_json(FaultOutput(faults=tuple(lines)))
         else:
             for one in faults.FAULTS:
                 click.echo(f"{one.name:<22} {', '.join(one.systems):<9} {one.summary}")
@@ -171,7 +178,9 @@ def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: 
         return
     grown = faults.plant(lab, faults.named(names), count, say)
     if as_json:
-        print_json({"differences": grown})
+        from reconcile.cli.outputs import FaultOutput
+
+        print_json(FaultOutput(differences=grown))
 
 
 @lab.command()
@@ -191,12 +200,20 @@ def truth(lab: Lab, form: str | None, as_json: bool) -> None:
 
     rows = read(lab.truth)
     if as_json:
-        print_json({"truth": rows})
+        from reconcile.cli.outputs import TruthOutput
+
+        print_json(TruthOutput(truth=rows))
     elif (form or ("table" if sys.stdout.isatty() else "jsonl")) == "jsonl":
         for row in rows:
             click.echo(json.dumps(row, ensure_ascii=False))
     else:
         show_truth(rows)
+
+
+def _status(found: dict[str, Any]) -> LabOutput:
+    from reconcile.cli.outputs import LabOutput
+
+    return LabOutput(**found)
 
 
 def show_truth(rows: list[dict[str, Any]]) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from reconcile.workspace import handoff
 
-SCHEMA_VERSION = 1
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DRIVING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What drives a terminal, turns the order of what it shows, or cannot be written at all."""
+
+
+class Output(handoff.Versioned):
+    """What a command prints with --json. A field that was not set is left out."""
+
+    def data(self) -> dict[str, Any]:
+        """Build the JSON object."""
+        shown = self.model_fields_set | {"schema_version"}
+        return {name: value for name, value in handoff.to_data(self).items() if name in shown}
 
 
 def visible(text: str, *, lines: bool = True) -> str:
@@ -32,9 +38,9 @@ def say(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object, or a hand-off as one, on stdout, as UTF-8 whatever the terminal's encoding."""
-    data = value if isinstance(value, Mapping) else handoff.to_data(value)
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **data}, ensure_ascii=False, allow_nan=False)
+    """Print an output or a hand-off as one JSON object on stdout, as UTF-8 whatever the terminal's encoding."""
+    data = value.data() if isinstance(value, Output) else handoff.to_data(value)
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
     click.echo(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode())
 
 

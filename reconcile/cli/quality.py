@@ -8,11 +8,11 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.jobs import job_of
-from reconcile.workspace.handoff import to_data
 
 FAILED = 1
 
@@ -40,7 +40,7 @@ def quality(
         found = pipeline.quality(job)
         report = write_report(job)
     if as_json:
-        print_json({"run_id": run_id, **to_data(found)})
+        print_json(QualityOutput(run_id=run_id, **dict(found)))
     else:
         shown = table("suite", "link", "expectation", "columns", "result", "unexpected", wrap=("expectation",))
         for each in found.results:

@@ -55,7 +55,7 @@ def plan(
     with job_of(run_id, contract, config, workspace) as job:
         made = pipeline.plan(job)
     if as_json:
-        print_json(made.model_dump(mode="json"))
+        print_json(made)
     else:
         show_plan(made, limit)
     for reason in made.reasons:

@@ -11,6 +11,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.cli.outputs import ReportOutput
 from reconcile.cli.tables import console, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
@@ -56,7 +57,7 @@ def report(
         raise click.UsageError("--output needs --format")
     settings = load_settings(config, workspace)
     from reconcile.pipeline import report as stage
-    from reconcile.pipeline.result import report_of, to_data
+    from reconcile.pipeline.result import report_of
     from reconcile.pipeline.runs import contract_of
 
     with run_of(run_id, settings) as (place, run):
@@ -70,7 +71,7 @@ def report(
         told = pipeline.report(run, place, settings, agreed)
         files = {name: f"{run.folder}/{file}" for name, file in stage.FORMATS.items()}
     if as_json:
-        print_json({**to_data(told), "artifacts": files})
+        print_json(ReportOutput(**vars(told), artifacts=files))
         return
     show(told)
     say(f"written to {files['html']}")

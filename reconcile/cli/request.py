@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.cli.outputs import RequestOutput
 from reconcile.contract.model import load_contract
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.pipeline.jobs import ids_of
@@ -67,7 +68,7 @@ def request(
             keep(control, wanted)
     problem = _sent(settings, cluster, wanted)
     if as_json:
-        print_json({"request_id": wanted.id, "contract": wanted.contract, "topic": TOPIC, "sent": problem is None})
+        print_json(RequestOutput(request_id=wanted.id, contract=wanted.contract, topic=TOPIC, sent=problem is None))
     else:
         click.echo(wanted.id)
     if problem is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,16 @@ import click
 
 from reconcile.cli import options, repair
 from reconcile.cli.output import print_json, say
+from reconcile.cli.outputs import (
+    AuditOutput,
+    FailedExpectations,
+    FailedRepair,
+    GatherOutput,
+    RefusedRepair,
+    RunArtifacts,
+    RunOutput,
+    TableRows,
+)
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import ReconcileError, RefusedError
@@ -20,7 +29,6 @@ from reconcile.pipeline.jobs import ids_of, job_of, new_job
 from reconcile.pipeline.result import quality_result
 from reconcile.quality.gate import require_open, unmet
 from reconcile.report.verdict import exit_code_with
-from reconcile.workspace.handoff import to_data
 
 if TYPE_CHECKING:
     from reconcile.gather.stores.digest import ComparisonMode
@@ -93,8 +101,9 @@ def run(
     if repair.say_not_recorded(summary, repaired) or failure is not None or report.failure is not None:
         code = repair.REFUSED
     if as_json:
-        more = {**_quality_data(checked), **_repair_data(apply, repaired, failure), "exit_code": code}
-        _print(job, summary, report.path, more)
+        more = {**_quality_output(checked), **_repair_output(apply, repaired, failure)}
+        print_json(RunOutput(**_audited(job, summary, report.path, code), **more))
+        _say_unread(summary)
     if failure is not None and report.failure is not None:
         say(f"reconcile: {failure}")
     report.tell()
@@ -137,8 +146,8 @@ def gather(
         gathered = pipeline.gather(job)
         manifests = [each for each in job.run.manifests() if each.stage == "gather"]
     if as_json:
-        artifacts = {each.name: {"rows": each.rows, "complete": each.complete} for each in manifests}
-        print_json({"run_id": run_id, **to_data(gathered), "artifacts": artifacts})
+        artifacts = {each.name: TableRows(rows=each.rows, complete=each.complete) for each in manifests}
+        print_json(GatherOutput(**{**dict(gathered), "run_id": run_id, "artifacts": artifacts}))
     else:
         for each in manifests:
             click.echo(f"{each.name:<24} {each.rows:>12,} rows{'' if each.complete else '  incomplete'}")
@@ -166,7 +175,8 @@ def audit(
         summary = pipeline.audit(job)
     code = repair.REFUSED if repair.say_not_recorded(summary) else summary.exit_code
     if as_json:
-        _print(job, summary, None, {"exit_code": code})
+        print_json(AuditOutput(**_audited(job, summary, None, code)))
+        _say_unread(summary)
     else:
         _show(job, summary)
     context.exit(code)
@@ -196,18 +206,20 @@ def _show_quality(checked: Quality | None) -> None:
         show_quality(quality)
 
 
-def _quality_data(checked: Quality | None) -> dict[str, Any]:
+def _quality_output(checked: Quality | None) -> dict[str, Any]:
     if (quality := quality_result(checked)) is None:
         return {}
-    return {"quality": {"success": not quality.stopping, "failed": [asdict(each) for each in quality.failed]}}
+    return {"quality": FailedExpectations(success=not quality.stopping, failed=quality.failed)}
 
 
-def _repair_data(apply: bool, repaired: Verified | None, failure: ReconcileError | None) -> dict[str, Any]:
+def _repair_output(apply: bool, repaired: Verified | None, failure: ReconcileError | None) -> dict[str, Any]:
     if not apply:
         return {}
     if failure is None:
-        return {"repair": None if repaired is None else to_data(repaired)}
-    return {"repair": {"refused" if isinstance(failure, RefusedError) else "failed": str(failure)}}
+        return {"repair": repaired}
+    if isinstance(failure, RefusedError):
+        return {"repair": RefusedRepair(refused=str(failure))}
+    return {"repair": FailedRepair(failed=str(failure))}
 
 
 def _show(job: Job, summary: Summary) -> None:
@@ -215,10 +227,9 @@ def _show(job: Job, summary: Summary) -> None:
     _say_unread(summary)
 
 
-def _print(job: Job, summary: Summary, report: str | None, more: Mapping[str, Any]) -> None:
-    artifacts = {"report": report, "findings": f"{job.run.folder}/{FINDINGS}"}
-    print_json({"run_id": job.run.id, **to_data(summary), **more, "artifacts": artifacts})
-    _say_unread(summary)
+def _audited(job: Job, summary: Summary, report: str | None, code: int) -> dict[str, Any]:
+    artifacts = RunArtifacts(report=report, findings=f"{job.run.folder}/{FINDINGS}")
+    return {**dict(summary), "run_id": job.run.id, "artifacts": artifacts, "exit_code": code}
 
 
 def _say_unread(read: Summary | Gathered) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +41,17 @@ def setup(mirror: str | None, config: Path | None, as_json: bool) -> None:
     with _shown() as tell:
         made = set_up(mirror, tell)
     if as_json:
-        shown = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(made).items()}
-        print_json(shown | {"seconds": round(time.monotonic() - began, 1)})
+        from reconcile.cli.outputs import SetupOutput
+
+        print_json(
+            SetupOutput(
+                folder=str(made.folder),
+                jars=made.jars,
+                archive=None if made.archive is None else str(made.archive),
+                anew=made.anew,
+                seconds=round(time.monotonic() - began, 1),
+            )
+        )
     archive = (
         "Spark's class archive" if made.archive else "no archive of Spark's classes, which this Java does not make,"
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
+from reconcile.cli.outputs import TraceOutput
 from reconcile.cli.tables import console, table
 from reconcile.errors import RefusedError
 from reconcile.pipeline.jobs import new_job
@@ -39,7 +39,7 @@ def trace(
 
         found = follow(job, aggregate_id, correlation_id, limit)
     if as_json:
-        print_json({"records": [{**asdict(each), "at": each.at and each.at.isoformat()} for each in found]})
+        print_json(TraceOutput(records=tuple(found)))
         return
     # What was asked for stands in every line: the other is told.
     other = "id" if aggregate_id is None else "correlation id"

@@ -36,6 +36,7 @@ from reconcile.report.story import Story, story
 from reconcile.report.tally import COLUMNS, Tally
 from reconcile.report.verdict import consumer_of, exit_code_with, level_of, level_with, verdict
 from reconcile.settings.settings import Settings
+from reconcile.workspace import handoff
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
 
@@ -207,7 +208,7 @@ class Showing:
 
 def to_data(report: Report) -> dict[str, Any]:
     """Give a report as the object of JSON."""
-    return {"schema_version": SCHEMA_VERSION, **_plain(report)}
+    return {"schema_version": SCHEMA_VERSION, **handoff.to_data(report)}
 
 
 def _selection(request: Request) -> Selection | None:
@@ -251,14 +252,3 @@ def _known(seen: Seen | None) -> Known | None:
     if seen is None:
         return None
     return Known(seen.first_seen_at, seen.first_seen_run, seen.recurrences, seen.returned)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    told = value if isinstance(value, Mapping) else vars(value)
-    return {name: _plain(each) for name, each in told.items()}

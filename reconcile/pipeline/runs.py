@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from reconcile.contract.model import Contract, load_contract
@@ -13,6 +12,7 @@ from reconcile.pipeline.result import links_of
 from reconcile.quality.gate import unmet
 from reconcile.report.model import Level
 from reconcile.report.verdict import exit_code_with, level_of, level_with
+from reconcile.workspace.handoff import IsoTime
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
@@ -23,7 +23,7 @@ class RunLine:
     """A run in one line; what no stage has published yet is None."""
 
     run_id: str
-    began: datetime | None
+    began: IsoTime | None
     stage: str | None
     """The last stage that published something, or `damaged`."""
     contract: str | None = None

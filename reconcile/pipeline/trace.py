@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_connection, history_up_to
+from reconcile.report.story import TracedRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,26 +31,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One record on the way."""
-
-    at: datetime | None
-    kind: str
-    """`log`, or where it was parked: `retry`, `stash`, `dead_letter`."""
-    topic: str
-    partition: int | None
-    offset: int | None
-    aggregate_id: str | None
-    version: str | None
-    event_id: str | None
-    correlation_id: str | None
-    what: str
-    consumer: str | None
-    """Whose failure topic it is."""
-
-
-def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[Trace]:
+def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[TracedRecord]:
     """Give the records of an id or of a correlation id as they are now, by time; at most so many."""
     from pyspark.sql import functions as f
 
@@ -87,9 +68,9 @@ def _first(rows: DataFrame, time: str, limit: int) -> list[Any]:
     return rows.withColumn("_micros", f.unix_micros(time)).orderBy("_micros").limit(limit).collect()
 
 
-def _logged(row: Any, topic: str) -> Trace:
+def _logged(row: Any, topic: str) -> TracedRecord:
     what = "deletes" if row[DELETES] else (row[TYPE] or "event") if row[READABLE] else "cannot be read"
-    return Trace(
+    return TracedRecord(
         _instant(row["_micros"]),
         "log",
         topic,
@@ -104,11 +85,11 @@ def _logged(row: Any, topic: str) -> Trace:
     )
 
 
-def _aside(row: Any) -> Trace:
+def _aside(row: Any) -> TracedRecord:
     origin = "" if row["origin_offset"] is None else f" from {row['origin_partition']}@{row['origin_offset']}"
     error = f": {row['error']}" if row["error"] else ""
     state = f"; {row['resolved']}" if row["resolved"] else "; still there"
-    return Trace(
+    return TracedRecord(
         _instant(row["_micros"]),
         row["kind"],
         row["topic"],

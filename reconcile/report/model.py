@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from reconcile.domain.finding import Difference, Status
 from reconcile.report.story import Story
+from reconcile.workspace.handoff import IsoTime
 
 _AT_ONCE = 3
 
@@ -78,7 +78,7 @@ class TrendPoint:
     """What one run found on one link."""
 
     run_id: str
-    at: datetime
+    at: IsoTime
     complete: bool
     compared: int
     drifted: int
@@ -114,7 +114,7 @@ class LinkResult:
     """Whether more had drifted than the contract accepts, when it was compared."""
     by_cause: tuple[Count, ...]
     by_difference: tuple[Count, ...]
-    oldest: datetime | None
+    oldest: IsoTime | None
     """Since when its oldest confirmed drift stands, as far as that is known."""
     left: int | None = None
     """How many of those that had drifted still differ after the repair; None as long as none was verified."""
@@ -126,7 +126,7 @@ class LinkResult:
 class Known:
     """What earlier runs knew of a finding."""
 
-    first_seen_at: datetime
+    first_seen_at: IsoTime
     first_seen_run: str
     recurrences: int
     returned: int
@@ -152,7 +152,7 @@ class Shown:
     number: int
     """Its place among those that are shown, from one."""
     finding: Mapping[str, Any]
-    since: datetime | None
+    since: IsoTime | None
     age: str
     story: Story | None = None
     known: Known | None = None
@@ -247,8 +247,8 @@ class Report:
     topic: str
     source: str
     """The name of the source's connection."""
-    opened_at: datetime
-    closed_at: datetime
+    opened_at: IsoTime
+    closed_at: IsoTime
     level: Level
     verdict: str
     """What it comes to, in one sentence."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from reconcile.workspace.handoff import IsoTime
+
 Lane = Literal["log", "retry", "stash", "dead_letter", "ledger"]
 
 HIDDEN = "•••"
@@ -19,7 +21,7 @@ class Moment:
     """One thing that happened."""
 
     lane: Lane
-    at: datetime | None
+    at: IsoTime | None
     place: str
     """Partition and offset, such as 4@81."""
     topic: str
@@ -54,6 +56,25 @@ class Story:
     """How many older moments are not told of."""
     finding: Mapping[str, Any] | None
     """What was found of it, None if it agrees."""
+
+
+@dataclass(frozen=True)
+class TracedRecord:
+    """One record of an aggregate, on its way through the topic and the failure topics."""
+
+    at: IsoTime | None
+    kind: str
+    """`log`, or where it was parked: `retry`, `stash`, `dead_letter`."""
+    topic: str
+    partition: int | None
+    offset: int | None
+    aggregate_id: str | None
+    version: str | None
+    event_id: str | None
+    correlation_id: str | None
+    what: str
+    consumer: str | None
+    """Whose failure topic it is."""
 
 
 def story(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
+
+IsoTime = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
+"""An instant that JSON shows with its offset, as Python writes it."""
 
 
 class Handoff(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import signal
@@ -17,6 +16,7 @@ from typing import Any
 import psutil
 
 from reconcile.lab.process import wait_until
+from tests.schemas import valid_output
 
 SECONDS = 120
 # A shell's foreground commands hear Ctrl-C, also where what runs the tests was told to ignore it.
@@ -76,7 +76,7 @@ class DrivenLab:
 
     def status(self) -> dict[str, Any]:
         """Give what `status --json` prints."""
-        found = json.loads(self.run("status", "--json").stdout)
+        found = valid_output("lab status", self.run("status", "--json").stdout)
         assert isinstance(found, dict)
         return found
 

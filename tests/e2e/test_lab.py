@@ -27,6 +27,7 @@ from reconcile.lab.process import wait_until
 from reconcile.settings.settings import load_settings
 from tests.e2e.labs import DrivenLab, begun, wiped
 from tests.ports import ports_of
+from tests.schemas import valid_output
 
 PORTS = astuple(ports_of("lab"))
 SPARE_PORTS = astuple(ports_of("second lab"))
@@ -112,7 +113,7 @@ def test_up_keeps_the_ports_that_it_is_not_told(lab: DrivenLab) -> None:
 
 def test_up_prints_the_endpoints(lab: DrivenLab, found: dict[str, Any]) -> None:
     """Up with --json prints what status prints, and nothing else on stdout."""
-    assert found == json.loads(lab.run("up", "--json").stdout)
+    assert found == valid_output("lab up", lab.run("up", "--json").stdout)
 
 
 def test_status_of_a_running_lab_exits_0(lab: DrivenLab) -> None:
@@ -184,7 +185,7 @@ def test_a_relative_path_names_the_same_lab(lab: DrivenLab) -> None:
 def test_a_link_names_the_same_lab(lab: DrivenLab, found: dict[str, Any], tmp_path: Path) -> None:
     """A lab may be reached through a symlink."""
     (tmp_path / "link").symlink_to(lab.folder)
-    assert found == json.loads(lab.run("up", "--json", "--dir", tmp_path / "link").stdout)
+    assert found == valid_output("lab up", lab.run("up", "--json", "--dir", tmp_path / "link").stdout)
 
 
 # What is refused.
@@ -302,7 +303,7 @@ def test_a_world_is_seeded_once(seeded: DrivenLab) -> None:
 
 def test_the_truth_is_lines_of_json_when_piped(seeded: DrivenLab) -> None:
     """Programs read the truth without an option."""
-    grown = json.loads(seeded.run("fault", "hand-delete", "--count", 2, "--json").stdout)["differences"]
+    grown = valid_output("lab fault", seeded.run("fault", "hand-delete", "--count", 2, "--json").stdout)["differences"]
     lines = [json.loads(line) for line in seeded.run("truth").stdout.splitlines()]
     assert ["hand-delete"] * grown == [line["fault"] for line in lines]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -31,6 +30,7 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.relay import producer
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
+from tests.schemas import valid_output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ def doctor(lab: Lab, contract: Path, workspace: Path, *options: str) -> Result:
 
 def told(result: Result) -> dict[str, Any]:
     """Give the object that it printed."""
-    found: dict[str, Any] = json.loads(result.stdout)
+    found: dict[str, Any] = valid_output("doctor", result.stdout)
     return found
 
 

@@ -52,6 +52,7 @@ from reconcile.settings.urls import PostgresUrl, parse
 from reconcile.workspace import handoff
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
+from tests.schemas import valid_output
 
 PORTS = ports_of("fence")
 SERVER = f"127.0.0.1:{PORTS.postgres}"
@@ -670,7 +671,7 @@ def test_the_command_prints_one_object(lab: Lab, scratch: Scratch) -> None:
     scratch.send({0: 4})
     scratch.commit({0: 1})
     done = reconcile(lab, str(scratch.file), "--json")
-    told = json.loads(done.stdout)
+    told = valid_output("fence", done.stdout)
     assert (0, 1, True) == (done.returncode, told["schema_version"], told["complete"])
     assert (3, ["lagging", "empty"], False) == tuple(
         told["consumers"][0][name] for name in ("lag", "states", "settled")
@@ -689,7 +690,7 @@ def test_a_store_without_snapshots_is_read_as_it_stands(scratch: Scratch) -> Non
     config.write_text(yaml.safe_dump(settings))
     scratch.write(CONTRACT.replace("store: billing-db", "store: lake"))
     done = reconcile(scratch.lab, str(scratch.file), "--json", "--config", str(config))
-    (consumer,) = json.loads(done.stdout)["consumers"]
+    (consumer,) = valid_output("fence", done.stdout)["consumers"]
     assert (0, None, "lake") == (done.returncode, consumer["snapshot"], consumer["store"])
 
 

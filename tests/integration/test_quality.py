@@ -24,6 +24,7 @@ from reconcile.quality.suites import check, load_suite, quality_context
 from reconcile.settings.settings import Settings
 from tests.integration.runs import Runs
 from tests.integration.worlds import seeded_world
+from tests.schemas import valid_output
 from tests.unit.report_runs import CONTRACT, contract_file, made_run
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def test_a_suite_of_its_own_that_fails_is_reported_and_stops_the_repair(spark: S
         words += ["--config", str(runs.settings_file), "--workspace", str(runs.folder)]
         done = CliRunner().invoke(cli, words)
     assert isinstance(done.exception, GateClosedError)
-    told = json.loads(done.stdout)
+    told = valid_output("run", done.stdout)
     failed = [(each["suite"], each["columns"], each["rows"]) for each in told["quality"]["failed"] if each["stops"]]
     assert (False, [("own", ["email"], 60)]) == (told["quality"]["success"], failed)
     others = [(each["suite"], each["columns"]) for each in told["quality"]["failed"] if not each["stops"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -41,6 +40,7 @@ from reconcile.repair.emission import emit
 from tests.integration.runs import Runs, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
+from tests.schemas import valid_output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -424,7 +424,7 @@ def test_caps_refuse_a_plan_and_it_says_what_it_would_be(world: World) -> None:
     job, plan = world.planned(contract, "capped", someone)
     assert ["user-account/login: 1 corrections are more than repair.max_corrections: 0"] == plan.reasons
     result = said(world, "plan", "--run", "capped", "--json")
-    assert (2, "restate") == (result.exit_code, json.loads(result.stdout)["links"][0]["items"][0]["action"])
+    assert (2, "restate") == (result.exit_code, valid_output("plan", result.stdout)["links"][0]["items"][0]["action"])
     with pytest.raises(PlanRefusedError, match="max_corrections"):
         pipeline.apply(job, approved=True)
 
@@ -442,7 +442,7 @@ def test_the_command_line_repairs_from_the_comparison_on(world: World) -> None:
     contract, someone = world.contract(), world.edited()
     result = said(world, "run", str(contract), "--id", someone, "--apply", "--yes", "--run-id", "whole", "--json")
     assert 1 == result.exit_code
-    assert {"unverified": 1} == json.loads(result.stdout)["repair"]["links"][0]["outcomes"]
+    assert {"unverified": 1} == valid_output("run", result.stdout)["repair"]["links"][0]["outcomes"]
     world.consume()
     assert 0 == said(world, "verify", "--run", "whole").exit_code
 

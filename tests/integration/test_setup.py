@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 from reconcile import files
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.spark import setup
+from tests.schemas import valid_output
 
 # As ivy.xml, with two small jars.
 ASKED = """<ivy-module version="2.0"><info organisation="o" module="jars"/>
@@ -237,5 +237,5 @@ def test_the_command_tells_what_is_there(tmp_path: Path, monkeypatch: pytest.Mon
     done = subprocess.run(
         [sys.executable, "-m", "reconcile.cli", "setup", "--json"], capture_output=True, text=True, check=True
     )
-    told = json.loads(done.stdout)
+    told = valid_output("setup", done.stdout)
     assert (str(tmp_path / "jars"), 2, None, False) == tuple(told[key] for key in ("folder", "jars", "archive", "anew"))

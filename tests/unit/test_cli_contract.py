@@ -13,8 +13,10 @@ from click.testing import CliRunner, Result
 
 from reconcile.cli.contract import EXAMPLES, contract
 from reconcile.cli.output import print_json
+from reconcile.cli.outputs import FindingsOutput
 from reconcile.errors import InvalidFileError
 from reconcile.files import committed
+from tests.schemas import valid_output
 
 VALID = """
 version: 1
@@ -55,14 +57,16 @@ def test_json_tells_of_a_valid_contract(tmp_path: Path) -> None:
     """--json prints one object."""
     result = check(tmp_path, VALID, "--json")
     expected = {"schema_version": 1, "file": f"{tmp_path}/c.yaml", "valid": True, "problems": []}
-    assert (result.exit_code, json.loads(result.stdout)) == (0, expected)
+    assert (result.exit_code, valid_output("contract check", result.stdout)) == (0, expected)
 
 
 def test_json_tells_of_problems(tmp_path: Path) -> None:
     """--json prints problems as data, and nothing else."""
     result = check(tmp_path, VALID.replace("aggregate: user", "aggregate: 5"), "--json")
     message = 'expected text, found 5; put quotes round it: "5"'
-    assert json.loads(result.stdout)["problems"] == [{"path": "aggregate", "line": 3, "message": message}]
+    assert valid_output("contract check", result.stdout)["problems"] == [
+        {"path": "aggregate", "line": 3, "message": message}
+    ]
     assert (result.exit_code, result.stderr) == (2, "")
 
 
@@ -131,7 +135,7 @@ def test_any_text_is_printed_as_valid_json(text: str) -> None:
 
     @click.command()
     def command() -> None:
-        print_json({"text": text})
+        print_json(FindingsOutput(run_id="r1", findings=[{"text": text}]))
 
     result = CliRunner().invoke(command)
-    assert json.loads(result.stdout_bytes) == {"schema_version": 1, "text": text}
+    assert json.loads(result.stdout_bytes)["findings"] == [{"text": text}]

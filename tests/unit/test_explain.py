@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.domain.finding import FieldDifference
+from tests.schemas import valid_output
 from tests.unit.report_runs import CONTRACT, case, contract_file, finding, made_run
 
 
@@ -42,7 +42,7 @@ def test_it_explains_whatever_the_contract_has_become(tmp_path: Path, change: st
     else:
         more = "      - {name: city, source: city, consumer: city, event: $.city}\n    failure:"
         contract_file(tmp_path, CONTRACT.replace("    failure:", more))
-    source = json.loads(explained(tmp_path, "--json"))["stories"][0]["source"]
+    source = valid_output("explain", explained(tmp_path, "--json"))["stories"][0]["source"]
     assert ["display_name", "email", "phone"] == list(source["fields"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from reconcile.pipeline.job import Job
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace
 from tests.control_behaviour import LINK, MINUTE
+from tests.schemas import valid_output
 from tests.unit.handoffs import verified
 from tests.unit.report_runs import contract_file, made_run
 
@@ -123,7 +123,7 @@ def test_the_command_line_shows_a_result_that_is_not_recorded(audited: Callable[
 
 def test_one_object_says_that_its_result_is_not_recorded(audited: Callable[..., Result]) -> None:
     """With the exit code of the command."""
-    told = json.loads(audited("--json").stdout)
+    told = valid_output("audit", audited("--json").stdout)
     assert (2, False) == (told["exit_code"], told["not_recorded"]["may_pass"])
 
 

@@ -13,6 +13,7 @@ from reconcile.cli import cli
 from reconcile.cli.web import is_loopback
 from reconcile.domain.finding import Finding
 from reconcile.errors import RefusedError
+from tests.schemas import valid_output
 from tests.unit.report_runs import contract_file, finding, made_run
 
 
@@ -41,7 +42,7 @@ def test_report_shows_the_verdict_and_names_the_file(tmp_path: Path) -> None:
 def test_findings_are_chosen_by_their_cause(tmp_path: Path, words: list[str]) -> None:
     """Causes are written as findings have them."""
     world(tmp_path, finding())
-    found = json.loads(reconcile(tmp_path, "findings", "r1", "--json", *words).stdout)["findings"]
+    found = valid_output("findings", reconcile(tmp_path, "findings", "r1", "--json", *words).stdout)["findings"]
     assert ["skipped"] == [each["cause"] for each in found]
 
 
@@ -57,7 +58,7 @@ def test_findings_of_another_cause_are_left_out(tmp_path: Path) -> None:
 def test_report_as_json_names_its_artifacts(tmp_path: Path) -> None:
     """One object, with the path of each rendering."""
     world(tmp_path, finding())
-    data = json.loads(reconcile(tmp_path, "report", "--run", "r1", "--json").stdout)
+    data = valid_output("report", reconcile(tmp_path, "report", "--run", "r1", "--json").stdout)
     assert (1, "r1", "drift") == (data["schema_version"], data["run_id"], data["level"])
     assert {"html", "csv", "json", "prometheus"} == set(data["artifacts"])
 
@@ -111,7 +112,7 @@ def test_history_is_also_one_html_file(tmp_path: Path) -> None:
 def test_history_as_json(tmp_path: Path) -> None:
     """One object."""
     file = world(tmp_path, finding())
-    data = json.loads(reconcile(tmp_path, "history", str(file), "--json").stdout)
+    data = valid_output("history", reconcile(tmp_path, "history", str(file), "--json").stdout)
     assert [["r1"]] == [[point["run_id"] for point in link["points"]] for link in data["links"]]
 
 

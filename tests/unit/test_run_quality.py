@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from reconcile.pipeline.job import Job
 from reconcile.quality.gate import GateClosedError
 from reconcile.quality.suites import Checked
 from reconcile.settings.settings import Settings
+from tests.schemas import valid_output
 from tests.unit.handoffs import expected, verified
 from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, finding, made_run
 
@@ -162,14 +162,14 @@ def test_drift_does_not_keep_from_planning(world: World) -> None:
 def test_json_tells_what_failed(world: World, result: Checked, success: bool, failed: list[tuple[str, bool]]) -> None:
     """And whether it stops a repair."""
     world.results = [result]
-    quality = json.loads(world.run("--quality", "--json").stdout)["quality"]
+    quality = valid_output("run", world.run("--quality", "--json").stdout)["quality"]
     assert (success, failed) == (quality["success"], [(each["suite"], each["stops"]) for each in quality["failed"]])
 
 
 def test_json_says_that_apply_was_refused(world: World) -> None:
     """One object, with the report's path."""
     world.results = [expected()]
-    data = json.loads(world.run("--quality", "--apply", "--yes", "--json").stdout)
+    data = valid_output("run", world.run("--quality", "--apply", "--yes", "--json").stdout)
     assert f"nothing is planned or emitted:\n  {FAILED}" == data["repair"]["refused"]
     assert data["artifacts"]["report"].endswith("report.html")
 
@@ -183,7 +183,7 @@ def test_a_verification_that_fails_does_not_swallow_the_result(world: World, mon
     monkeypatch.setattr(pipeline, "verify", lost)
     monkeypatch.setattr(repair, "emitted", lambda *_: {})
     done = world.run("--apply", "--yes", "--json")
-    data = json.loads(done.stdout)
+    data = valid_output("run", done.stdout)
     assert ({"failed": "login-db cannot be reached"}, 2) == (data["repair"], data["exit_code"])
     assert isinstance(done.exception, UnreachableError)
     assert (Path(world.job.run.folder) / "report.html").exists()
@@ -191,7 +191,7 @@ def test_a_verification_that_fails_does_not_swallow_the_result(world: World, mon
 
 def test_json_of_a_run_without_a_gate_says_nothing_of_it(world: World) -> None:
     """No word is better than a wrong one."""
-    assert "quality" not in json.loads(world.run("--json").stdout)
+    assert "quality" not in valid_output("run", world.run("--json").stdout)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def returned(
     with pytest.raises(SystemExit) as ended:
         main()
     assert isinstance(ended.value.code, int)
-    return ended.value.code, json.loads(capsys.readouterr().out)["exit_code"]
+    return ended.value.code, valid_output("run", capsys.readouterr().out)["exit_code"]
 
 
 def test_a_plan_is_refused_where_expectations_failed(tmp_path: Path) -> None:

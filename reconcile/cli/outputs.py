@@ -1,0 +1,324 @@
+"""What the commands print with --json: one model for each command, and the JSON Schemas of them all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass as plain_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, computed_field
+from pydantic.dataclasses import dataclass
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from reconcile.audit.topology import Check
+from reconcile.cli.output import Output
+from reconcile.domain.finding import Finding
+from reconcile.errors import Problem
+from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, Unread
+from reconcile.lab.truth import Truth
+from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
+from reconcile.pipeline.runs import RunLine
+from reconcile.report.model import Expectation, Report, Trend
+from reconcile.report.story import Story, TracedRecord
+from reconcile.workspace.handoff import Part
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _SchemaOf:
+    """Annotates what is JSON already with the model of its schema."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(TypeAdapter(self.model).core_schema)
+
+
+@plain_dataclass(frozen=True, kw_only=True)
+class FindingLine(Finding):
+    """A finding as one line of JSON."""
+
+    run_id: str
+    schema_version: Literal[1] = 1
+
+
+class ContractCheck(Output):
+    """Whether a contract is valid, and what is wrong with it."""
+
+    file: str
+    valid: bool
+    problems: tuple[Problem, ...]
+
+
+class RunArtifacts(Part):
+    """Where a run's results are."""
+
+    report: str | None
+    """The HTML report; null where none was written."""
+    findings: str
+
+
+class AuditOutput(Output, Summary):
+    """What an audit found, in figures."""
+
+    run_id: str
+    artifacts: RunArtifacts
+
+
+class FailedExpectations(Part):
+    """How the expectations of a run went."""
+
+    success: bool
+    """Whether none failed that stops a repair."""
+    failed: tuple[Expectation, ...]
+
+
+class RefusedRepair(Part):
+    """A repair that was refused."""
+
+    refused: str
+
+
+class FailedRepair(Part):
+    """A repair that failed: it may succeed later."""
+
+    failed: str
+
+
+class RunOutput(AuditOutput):
+    """What a run found and repaired."""
+
+    quality: FailedExpectations | None = None
+    """Left out where no expectations were checked."""
+    repair: Verified | RefusedRepair | FailedRepair | None = None
+    """Left out without --apply; null where the answer was no."""
+
+
+class TableRows(Part):
+    """A table that was published."""
+
+    rows: int | None
+    complete: bool
+
+
+class GatherOutput(Output, Gathered):
+    """What was read into a run."""
+
+    run_id: str
+    artifacts: dict[str, TableRows]  # type: ignore[assignment] # the hand-off has their digests
+
+
+class QualityOutput(Output, Quality):
+    """How each expectation went."""
+
+    run_id: str
+
+
+class FindingsOutput(Output):
+    """The findings of a run."""
+
+    run_id: str
+    findings: Annotated[list[dict[str, Any]], _SchemaOf(list[FindingLine])]
+
+
+class ExplainOutput(Output):
+    """The stories of one aggregate, one for each of its copies."""
+
+    run_id: str
+    stories: tuple[Story, ...]
+
+
+class TraceOutput(Output):
+    """All records of an aggregate or a correlation id, by time."""
+
+    records: tuple[TracedRecord, ...]
+
+
+class RunsOutput(Output):
+    """Past runs, the newest first."""
+
+    runs: tuple[RunLine, ...]
+
+
+class HistoryOutput(Output):
+    """Drift over the runs of a contract."""
+
+    contract: str
+    links: tuple[Trend, ...]
+
+
+@plain_dataclass(frozen=True)
+class ReportOutput(Report):
+    """The report of a run, and its files."""
+
+    artifacts: Mapping[str, str]
+    """The path of each rendering, by its format."""
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, config=ConfigDict(use_attribute_docstrings=True))
+class FenceConsumer(ConsumerFence):
+    """A copy's instant, how far its group had come, and what that means."""
+
+    lag = computed_field(ConsumerFence.lag)
+    states = computed_field(ConsumerFence.states)  # type: ignore[arg-type] # a property is what it takes
+
+
+class FenceOutput(Output):
+    """The positions of the source, the log and the groups of a contract."""
+
+    contract: str
+    """The contract's file."""
+    digest: str
+    complete: bool
+    aggregate: str
+    opened_at: datetime
+    closed_at: datetime
+    source: SourceFence
+    topic: TopicFence
+    consumers: tuple[FenceConsumer, ...]
+    unread: tuple[Unread, ...]
+
+
+class ProbablePartitioner(Part):
+    """Which partitioner puts keys into the topic's partitions."""
+
+    name: str | None
+    seen: int
+    """How many keys were looked at."""
+    shares: dict[str, float]
+    """The share of the keys that each partitioner explains."""
+
+
+class DoctorOutput(Output):
+    """The checks of a contract and its topology."""
+
+    contract: str
+    digest: str
+    aggregate: str
+    topic: str
+    partitions: int
+    partitioner: ProbablePartitioner
+    checks: tuple[Check, ...]
+    counts: dict[str, int]
+    """How many checks there are of each severity."""
+    untold: tuple[str, ...]
+    """What could not be read."""
+    exit_code: int
+
+
+class RequestOutput(Output):
+    """A request for a run by Airflow."""
+
+    request_id: str
+    contract: str
+    topic: str
+    sent: bool
+    """Whether the wake-up was sent; if not, Airflow finds the request when it next looks."""
+
+
+class SetupOutput(Output):
+    """What Spark and the lab need beside Python, and where it is."""
+
+    folder: str
+    jars: int
+    archive: str | None
+    anew: bool
+    """Whether there was anything to do."""
+    seconds: float
+
+
+class LabOutput(Output):
+    """What of the lab runs, and how to reach it. Only the first two fields are there before its first `up`."""
+
+    running: bool
+    folder: str
+    postgres: str = ""
+    kafka: str = ""
+    databases: dict[str, str] = Field(default_factory=dict)
+    """The URL of each database."""
+    config: str = ""
+    """The settings file."""
+    truth: str = ""
+    processes: dict[str, int | None] = Field(default_factory=dict)
+    """The process of each server; null for one that is down."""
+    seed: int | None = None
+    aggregates: int = 0
+    seeded: Literal["no", "begun", "yes"] = "no"
+
+
+class SeedOutput(Output):
+    """What a world was filled with."""
+
+    aggregates: int
+    events: int
+    seconds: float
+
+
+class TrafficOutput(Output):
+    """What changed in a world, and what came of it."""
+
+    changes: int
+    published: int
+    applied: dict[str, int]
+    """How many events each consumer applied."""
+    seconds: float
+    drained: bool
+    """Whether every copy had all of it in the end."""
+
+
+class FaultLine(Part):
+    """A fault that can be planted."""
+
+    name: str
+    systems: tuple[str, ...]
+    what: str
+
+
+class FaultOutput(Output):
+    """The faults that there are, with --list; else how many differences were planted."""
+
+    faults: tuple[FaultLine, ...] = ()
+    differences: int = 0
+
+
+class TruthOutput(Output):
+    """What the faults changed."""
+
+    truth: Annotated[list[dict[str, Any]], _SchemaOf(list[Truth])]
+
+
+OUTPUTS: Mapping[str, Any] = {
+    "contract check": ContractCheck, "run": RunOutput, "gather": GatherOutput, "audit": AuditOutput,
+    "quality": QualityOutput, "plan": Plan, "apply": Applied, "verify": Verified, "findings": FindingsOutput,
+    "explain": ExplainOutput, "trace": TraceOutput, "runs": RunsOutput, "report": ReportOutput,
+    "history": HistoryOutput, "fence": FenceOutput, "doctor": DoctorOutput, "request": RequestOutput,
+    "setup": SetupOutput, "lab up": LabOutput, "lab status": LabOutput, "lab seed": SeedOutput,
+    "lab traffic": TrafficOutput, "lab fault": FaultOutput, "lab truth": TruthOutput,
+}  # fmt: skip
+"""The model that each command prints."""
+
+
+def schema_file(command: str) -> str:
+    """Name the file of a command's schema."""
+    return f"{command.replace(' ', '-')}.schema.json"
+
+
+def output_schema(command: str) -> dict[str, Any]:
+    """Build the JSON Schema of what a command prints with --json."""
+    schema = TypeAdapter(OUTPUTS[command]).json_schema(mode="serialization")
+    schema["required"] = ["schema_version", *schema.get("required", ())]
+    return {"$schema": _DIALECT, **schema, "title": f"reconcile {command} --json"}
+
+
+def write_schemas(folder: Path) -> None:
+    """Write the schema of each command into a folder."""
+    folder.mkdir(exist_ok=True)
+    for command in OUTPUTS:
+        text = json.dumps(output_schema(command), indent=2, ensure_ascii=False)
+        (folder / schema_file(command)).write_text(f"{text}\n", "utf-8")
