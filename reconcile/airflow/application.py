@@ -18,7 +18,7 @@ import click
 from reconcile.config.extras import extras_named
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.logs import log_to_stderr
+from reconcile.pipeline.logs import about, logged_to_stderr
 from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import Settings, load_settings
 
@@ -61,6 +61,7 @@ def application(
     contract, ids = load_contract(file), _ids(ids_file)
     settings = _as_submitted(load_settings(config, workspace))
     with (
+        about(run_id=run_id, contract=contract.aggregate),
         open_control(settings) as control,
         control.leases.hold_contract(contract.aggregate, run_id, patience) as held,
         session(settings, f"reconcile {run_id}") as spark,
@@ -79,9 +80,8 @@ def main() -> None:
     from reconcile.control.errors import LeaseHeldError, LeaseLostError
     from reconcile.spark.session import SparkStartError
 
-    log_to_stderr()
     try:
-        with extras_named("this application"):
+        with logged_to_stderr(), extras_named("this application"):
             application.main(standalone_mode=False)
     except (UnreachableError, SparkStartError, LeaseHeldError, LeaseLostError) as error:
         _say(f"reconcile: {error}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from reconcile import __version__
 from reconcile.cli.output import visible
 from reconcile.config.extras import MissingExtraError, extras_named
 from reconcile.errors import ReconcileError
+from reconcile.pipeline.logs import Form, StderrLog, logged_to_stderr
 
 COULD_NOT_TELL = 2
 INTERRUPTED = 130
@@ -39,20 +41,43 @@ class _Commands(click.Group):
             return None
         command = getattr(import_module(f"reconcile.cli.{_MODULES[name]}"), name)
         assert isinstance(command, click.Command)
+        _add_log_options(command)
         return command
+
+
+def _add_log_options(command: click.Command) -> None:
+    """Let the options of the log stand after the command too, where many people type them."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _add_log_options(each)
+    elif "verbose" not in {each.name for each in command.params}:
+        kept: dict[str, Any] = {"expose_value": False, "hidden": True, "callback": _configure_log}
+        forms = click.Choice(["text", "json"])
+        command.params += [
+            click.Option(["-v", "--verbose"], count=True, **kept),
+            click.Option(["--log-format"], type=forms, **kept),
+        ]
+
+
+def _configure_log(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    log = context.find_root().obj
+    if value and isinstance(log, StderrLog):
+        verbosity, form = (value, log.form) if parameter.name == "verbose" else (log.verbosity, value)
+        log.configure(verbosity, form)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
-def cli() -> None:
+@click.option("-v", "--verbose", count=True, help="Also log figures and durations; -vv: also what libraries log.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="How stderr shows the log.")
+@click.pass_context
+def cli(context: click.Context, verbose: int, log_format: Form) -> None:
     """Find where copies of a service's state differ from their source, say why, and repair them."""
+    context.obj = context.with_resource(logged_to_stderr(verbose, log_format))
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    from reconcile.pipeline.logs import log_to_stderr
-
-    log_to_stderr()
     try:
         with extras_named(" ".join(["reconcile", *sys.argv[1:2]])):
             code = cli.main(standalone_mode=False)

@@ -53,7 +53,7 @@ def up(home: Path, folder: Path, port: int, master: str) -> None:
     from reconcile.lab.folder import Lab
 
     made = _standalone(home, port)
-    night = lab_airflow.up(Lab(folder), made, wiring, say, master)
+    night = lab_airflow.up(Lab(folder), made, wiring, master)
     say(f"the run {night} of nightly has begun; `reconcile airflow down` ends Airflow")
     say(f"user admin, password in {home / 'passwords.json'}")
     click.echo(f"{made.url}/dags/nightly")

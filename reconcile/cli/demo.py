@@ -30,7 +30,7 @@ def demo(keep: bool) -> None:
 
     lab = Lab(FOLDER)
     try:
-        damaged_world(say)
+        damaged_world()
         unexpected = _audit(lab)
     except BaseException:
         world.down(lab)
@@ -56,7 +56,6 @@ def _audit(lab: Lab) -> bool:
 
     planted = truth.read(lab.truth)
     findings: list[dict[str, Any]] = []
-    say("starting Spark")
     with _jobs(lab) as jobs:
         for job in jobs:
             pipeline.gather(job)

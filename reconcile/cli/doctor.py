@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import textwrap
 from collections import Counter
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from reconcile.audit.topology import Check, Facts
     from reconcile.cli.outputs import DoctorOutput
     from reconcile.gather.fence.fence import Fence
+
+_LOG = logging.getLogger(__name__)
 
 _WIDE = 80
 _LABEL = 9
@@ -70,7 +73,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
 
-    _say("looking at stores, topic and groups")
+    _LOG.info("looking at stores, topic and groups")
     with open_fence(contract, file, settings, timeout=timedelta(0)) as opened:
         fence: Fence = opened.fence
     topic = contract.topic
@@ -83,9 +86,8 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     )
     avro = avro_schema(topic, file.parent, registry if isinstance(registry, Registry) else None)
     until = {each.partition: each.log_end for each in fence.topic.partitions}
-    _say("starting Spark")
     with session(settings, f"reconcile doctor {contract.aggregate}") as spark:
-        _say("reading the log")
+        _LOG.info("reading the log")
         store = HistoryStore.of(Workspace(settings.workspace, spark))
         history = extend(spark, topic, connection, until, store, avro=avro)
         log = log_facts(history.records(spark), history.index, topic)
@@ -145,8 +147,3 @@ def _show(facts: Facts, checks: Sequence[Check]) -> None:
 
 def _counts(checks: Sequence[Check]) -> Counter[str]:
     return Counter(each.severity.value for each in checks)
-
-
-def _say(text: str) -> None:
-    if sys.stderr.isatty():  # lines, because Spark shows its own progress there
-        click.echo(f"{text} ...", err=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from reconcile.gather.fence.fence import Fence
-    from reconcile.gather.fence.settling import Progress
 
 COULD_NOT_TELL = 2
 _WIDE = 140
@@ -53,7 +50,7 @@ def fence(
     from reconcile.gather.fence.opening import open_fence
 
     timeout = None if settle else timedelta(0)
-    with _waiting(settle) as progress, open_fence(agreed, contract, settings, consumers, timeout, progress) as opened:
+    with open_fence(agreed, contract, settings, consumers, timeout) as opened:
         found = opened.fence
     if as_json:
         print_json(_output(found, contract))
@@ -129,21 +126,3 @@ def _table(*columns: str) -> Any:
         right = name in ("members", "lag", "partition", "begin", "committed", "end")
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     return table
-
-
-@contextmanager
-def _waiting(settle: bool) -> Iterator[Progress]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not (settle and console.is_terminal):
-        yield lambda _link, _lag: None
-        return
-    lags: dict[str, int] = {}
-    with console.status("connecting") as status:
-
-        def progress(link: str, lag: int) -> None:
-            lags[link] = lag
-            status.update("; ".join(f"{name}: {left:,} to go" for name, left in lags.items()))
-
-        yield progress

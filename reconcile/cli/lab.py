@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say
 from reconcile.lab.folder import Lab, Ports
 
 if TYPE_CHECKING:
@@ -42,11 +42,6 @@ def _json(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
 
 
-def say(message: str) -> None:
-    """Print words for people, apart from the data."""
-    click.echo(message, err=True)
-
-
 @click.group()
 def lab() -> None:
     """Run a test world: real Postgres and Kafka, services, faults, and the truth about the faults."""
@@ -68,7 +63,7 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
     asked = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
     source = click.get_current_context().get_parameter_source
     told = {name: port for name, port in asked.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
-    world.up(lab, replace(lab.state().ports, **told) if told else None, say=say)
+    world.up(lab, replace(lab.state().ports, **told) if told else None)
     if as_json:
         print_json(_status(world.status(lab)))
         return
@@ -176,7 +171,7 @@ def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: 
         if not listing:
             raise click.UsageError("name at least one fault, or `all`")
         return
-    grown = faults.plant(lab, faults.named(names), count, say)
+    grown = faults.plant(lab, faults.named(names), count)
     if as_json:
         from reconcile.cli.outputs import FaultOutput
 

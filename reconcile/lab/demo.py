@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from reconcile.lab import faults, seed, truth, world
 from reconcile.lab.faults.stage import Stage
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.services.copies import SERVICES
+
+_LOG = logging.getLogger(__name__)
 
 FOLDER = Path(".lab-demo") / "world"
 RUNS = FOLDER.parent / "runs"
@@ -21,17 +23,17 @@ AGGREGATES = 10_000
 SEED = 2026
 
 
-def damaged_world(say: Callable[[str], None]) -> Lab:
+def damaged_world() -> Lab:
     """Bring up a new world with every fault planted."""
     end()
     lab = Lab(FOLDER)
-    world.up(lab, PORTS, say)
-    say(f"seeding {AGGREGATES:,} aggregates")
+    world.up(lab, PORTS)
+    _LOG.info(f"seeding {AGGREGATES:,} aggregates")
     seeded = seed.seed(lab, AGGREGATES, SEED)
-    say(f"seeded {seeded.events:,} events in {seeded.seconds:.1f} s")
-    say(f"planting {len(faults.FAULTS)} faults")
-    planted = faults.plant(lab, faults.FAULTS, count=3, say=say)
-    say(f"{planted} aggregates now differ, or will; {len(truth.read(lab.truth))} lines of truth")
+    _LOG.info(f"seeded {seeded.events:,} events in {seeded.seconds:.1f} s")
+    _LOG.info(f"planting {len(faults.FAULTS)} faults")
+    planted = faults.plant(lab, faults.FAULTS, count=3)
+    _LOG.info(f"{planted} aggregates now differ, or will; {len(truth.read(lab.truth))} lines of truth")
     return lab
 
 

@@ -37,7 +37,7 @@ class Traffic:
     drained: bool = False
 
 
-def traffic(lab: Lab, rate: float, seconds: float, say: Callable[[Traffic], None] = lambda _: None) -> Traffic:
+def traffic(lab: Lab, rate: float, seconds: float, progress: Callable[[Traffic], None] = lambda _: None) -> Traffic:
     """Make changes at a rate for some time, then wait until every copy has them."""
     require_running(lab)
     with lab.alone("traffic"):
@@ -45,7 +45,7 @@ def traffic(lab: Lab, rate: float, seconds: float, say: Callable[[Traffic], None
         if state.seeded != "yes":
             raise RefusedError(f"the world in {lab.root} is empty: `reconcile lab seed` first")
         lab.remember(plantings=state.plantings + 1)
-        return _Run(lab, rate, f"{state.seed}/{state.plantings}/traffic").run(seconds, say)
+        return _Run(lab, rate, f"{state.seed}/{state.plantings}/traffic").run(seconds, progress)
 
 
 class _Run:
@@ -61,7 +61,7 @@ class _Run:
         self._failures: list[BaseException] = []
         self._people = _people(lab)
 
-    def run(self, seconds: float, say: Callable[[Traffic], None]) -> Traffic:
+    def run(self, seconds: float, progress: Callable[[Traffic], None]) -> Traffic:
         members = [Member(self._lab.bootstrap, service, self._lab.url(service.name)) for service in SERVICES]
         commanders = max(1, round(self._rate / _EACH_THREAD))
         self._going.set()
@@ -75,7 +75,7 @@ class _Run:
             while time.monotonic() < started + seconds and not self._failures:
                 time.sleep(0.1)
                 self._note(started, members)
-                say(self._seen)
+                progress(self._seen)
         finally:
             self._commanding.clear()
             for thread in commands:

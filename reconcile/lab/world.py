@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import astuple
@@ -20,6 +20,8 @@ from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.services.offsets import admin_client, passes
 
+_LOG = logging.getLogger(__name__)
+
 PARTITIONS = 12
 TOPICS = {
     "user-account": PARTITIONS,
@@ -35,7 +37,7 @@ TOPICS = {
 _WRITTEN_BY_US = "# Written by `reconcile lab up`; it is written anew whenever the lab comes up.\n"
 
 
-def up(lab: Lab, ports: Ports | None = None, say: Callable[[str], None] = lambda _: None) -> None:
+def up(lab: Lab, ports: Ports | None = None) -> None:
     """Bring the world up, whatever an earlier command left: afterwards both servers answer and hold what they need."""
     if not lab.made:
         _stop(lab)  # what still runs of a lab whose folder was removed
@@ -58,11 +60,11 @@ def up(lab: Lab, ports: Ports | None = None, say: Callable[[str], None] = lambda
         _refuse_taken(ports or state.ports, postgres, kafka)
         lab.remember(ports=ports or state.ports)
         try:
-            say("starting Postgres")
+            _LOG.info("starting Postgres")
             postgres.up()
-            say("starting Kafka")
+            _LOG.info("starting Kafka")
             kafka.up()
-            say("providing databases, roles and topics")
+            _LOG.info("providing databases, roles and topics")
             _provide_databases(lab)
             _provide_topics(lab)
             _write_settings(lab)

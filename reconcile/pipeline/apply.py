@@ -26,6 +26,7 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_connection
+from reconcile.pipeline.logs import about
 from reconcile.pipeline.plan import MADE_OF
 from reconcile.quality import gate
 from reconcile.repair import planning
@@ -88,8 +89,9 @@ def apply(job: Job, *, approved: bool) -> Applied:
         record.write_stage(control, job, "apply")
         applying = _Applying(job, plan, control, held)
         try:
-            for link in plan.links:
-                if link.corrections:
+            correcting = [each for each in plan.links if each.corrections]
+            for number, link in enumerate(correcting, 1):
+                with about(link=link.link, part=f"{number} of {len(correcting)}"):
                     applying.link(link)
         except BaseException:
             with suppress(ReconcileError):  # what ended it is to be told, even if it took the control store along
@@ -137,7 +139,7 @@ class _Applying:
         job = self.job
         may, records = self._guarded(link)
         newer = NewerThanBasis(job.contract.topic, records.form.codec, job.run.id)
-        emit(
+        outcome = emit(
             may.corrections,
             topic=link.topic,
             link=link.link,
@@ -148,6 +150,8 @@ class _Applying:
             newer=newer,
             since=link.since,
         )
+        _LOG.debug(f"{link.link}: {len(outcome.emitted):,} records emitted, {len(outcome.already):,} were there")
+        _LOG.debug(f"{link.link}: {len(may.dropped) + len(outcome.dropped):,} corrections dropped")
         self.dropped[link.link] = dict(may.dropped)
         intended = {
             each.correction_id
@@ -229,9 +233,10 @@ def became(link: LinkPlan, records: Sequence[CorrectionRecord], dropped: Mapping
 
 def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: float) -> bool:
     """Wait until a group has committed past these places; tell whether it has in time."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while places and not passed(places, committed()):
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + timeout:
             return False
         time.sleep(_LOOK_AGAIN)
+    _LOG.debug(f"waited {time.monotonic() - began:.1f} s for a group")
     return True

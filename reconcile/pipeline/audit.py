@@ -44,6 +44,7 @@ from reconcile.pipeline.handoffs import (
     source_rows,
 )
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.summary import Counted, summary
 from reconcile.spark.persisted import persisted
 from reconcile.workspace.manifest import ChangedInputsError, Inputs
@@ -151,7 +152,12 @@ def _compare(job: Job, gathered: _Gathered) -> _Compared:
         (dense,) = latent_candidates.density(versions).collect()[0]
         of_all_links = [misrouted, latent_candidates.gapped(versions)] if dense else [misrouted]
         links = [each for each in job.consumers if each.name in gathered.links]
-        return _Compared(tuple(_suspects(job, gathered, each, of_all_links) for each in links), dense)
+        found = []
+        for number, each in enumerate(links, 1):
+            link = job.contract.link(each)
+            with about(link=link, part=f"{number} of {len(links)}"), timed(_LOG, f"{link}: compared"):
+                found.append(_suspects(job, gathered, each, of_all_links))
+        return _Compared(tuple(found), dense)
 
 
 def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: Sequence[DataFrame]) -> _Suspects:
@@ -177,6 +183,7 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
         rows = _publish_rows(job, gathered.inputs, f"suspects.{name}", compare.suspects(source, copy, rules, there))
     number = compare.count_suspects(rows).collect()[0]
     compared = link.source_rows - number["source_rows"] + number["differing"]
+    _LOG.debug(f"{link.link}: {compared:,} ids compared, {number['suspects']:,} suspects")
     return _Suspects(consumer, rules, rows, Counted(compared, number["suspects"], number["differing"]), reach)
 
 

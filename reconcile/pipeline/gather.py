@@ -13,7 +13,6 @@ from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.evidence import parked
 from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
-from reconcile.gather.fence.settling import Progress
 from reconcile.gather.link_reader import Compared, LinkReader
 from reconcile.gather.log.history import History
 from reconcile.gather.log.store import HistoryStore
@@ -34,6 +33,7 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_connection, history_up_to, value_schema
+from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.scope import All
 
 if TYPE_CHECKING:
@@ -50,12 +50,15 @@ class _Gathering:
 
     def run(self) -> None:
         job = self.job
-        with open_fence(job.contract, job.file, job.settings, job.consumer_names, progress=_lag_logged()) as opened:
+        with open_fence(job.contract, job.file, job.settings, job.consumer_names) as opened:
             fence = opened.fence
             self.unread += fence.unread
             job.run.publish(fence, job.inputs(), complete=fence.complete, notes=self._notes())
-            for consumer in job.consumers:
-                if consumer.name in opened.consumers:
+            took = (fence.closed_at - fence.opened_at).total_seconds()
+            _LOG.debug(f"fence opened in {took:.1f} s: {len(fence.topic.partitions)} partitions")
+            there = [each for each in job.consumers if each.name in opened.consumers]
+            for number, consumer in enumerate(there, 1):
+                with about(link=job.contract.link(consumer), part=f"{number} of {len(there)}"):
                     self._stores(opened, consumer)
             opened.require_source_alive()
         history = log_history(job, fence)
@@ -68,7 +71,7 @@ class _Gathering:
         _LOG.info(f"{link}: reading both stores")
         reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
         try:
-            with reader.reading():
+            with timed(_LOG, f"{link}: both stores read"), reader.reading():
                 self._tables(reader, consumer, link)
             opened.require_alive(consumer.name)
         except (UnreachableError, RefusedError) as error:
@@ -104,6 +107,8 @@ class _Gathering:
             form=tuple(reader.rows[1].form.fields),
             fields=tuple(GatheredField(name=each.name, sensitive=each.sensitive) for each in consumer.fields),
         )
+        buckets = "" if differing is None else f", {len(differing.buckets):,} of {differing.count:,} buckets differ"
+        _LOG.debug(f"{link}: mode {self.links[name].mode}, {ours:,} and {theirs:,} rows fetched{buckets}")
 
     def _compared(self, reader: LinkReader) -> Compared:
         """Choose the rows of both sides that are to be compared."""
@@ -198,14 +203,3 @@ def resolved_since(job: Job, consumer: Consumer, records: DataFrame) -> DataFram
     """Mark those parked records of a consumer with what was committed past since they were read."""
     with closing(ClusterClient(job.contract.topic.cluster, cluster_connection(job).resolve())) as cluster:
         return parked.resolved_since(records, cluster, consumer)
-
-
-def _lag_logged() -> Progress:
-    last: dict[str, int] = {}
-
-    def progress(link: str, lag: int) -> None:
-        if lag and last.get(link) != lag:
-            _LOG.info(f"{link}: waiting, {lag:,} to go")
-        last[link] = lag
-
-    return progress

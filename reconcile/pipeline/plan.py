@@ -43,6 +43,8 @@ def plan(job: Job) -> Plan:
         _LOG.info("planned already")
         return job.run.read(Plan)
     made = _Planning(job).made()
+    for link in made.links:
+        _LOG.debug(f"{link.link}: {len(link.corrections):,} corrections planned for {len(link.items):,} findings")
     job.run.publish(made, inputs, notes=made.reasons)
     return made
 

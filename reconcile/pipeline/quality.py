@@ -14,6 +14,7 @@ from reconcile.files import committed
 from reconcile.pipeline import gather as gathering
 from reconcile.pipeline.handoffs import Fence, Gathered, LinkSummary, Quality, Summary, copy_rows, source_rows
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.logs import about
 from reconcile.pipeline.scope import All
 from reconcile.quality import frames as quality_frames
 from reconcile.quality.suites import Checked, check, load_suite, quality_context
@@ -59,8 +60,9 @@ def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
     log, frame = load_suite(committed("expectations", f"{LOG}.json"))
     assert frame == LOG
     checked = check(context, log, records, {}, None)
-    for consumer in job.consumers:
-        if consumer.name in links:
+    read = [each for each in job.consumers if each.name in links]
+    for number, consumer in enumerate(read, 1):
+        with about(link=links[consumer.name].link, part=f"{number} of {len(read)}"):
             _LOG.info(f"{job.contract.link(consumer)}: checking expectations")
             checked += _of_link(job, context, consumer, links[consumer.name], records, complete=summary.complete)
     return checked
@@ -106,9 +108,9 @@ def _of_link(
     versions = {"source": job.contract.source.version, "copy": consumer.version}
     suites = [load_suite(committed("expectations", f"{name}.json")) for name in COMMITTED]
     checked = []
-    for suite, about in [*suites, *_own(job, consumer)]:
-        parameters = {**known, "versioned": 1.0 if versions.get(about) else 0.0}
-        checked += check(context, suite, frames[about], parameters, summary.link)
+    for suite, frame in [*suites, *_own(job, consumer)]:
+        parameters = {**known, "versioned": 1.0 if versions.get(frame) else 0.0}
+        checked += check(context, suite, frames[frame], parameters, summary.link)
     return checked
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from reconcile.errors import UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.logs import about, timed
 from reconcile.workspace.run import Run
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from reconcile.workspace.workspace import Workspace
 
 _LOG = logging.getLogger(__name__)
+_More = ParamSpec("_More")
+_Left = TypeVar("_Left")
 
 
 class IncompleteError(UnreachableError):
@@ -32,6 +36,19 @@ class UnverifiedError(UnreachableError):
     """Raised when a copy does not show its corrections yet: verify again later."""
 
 
+def _staged(stage: Callable[Concatenate[Job, _More], _Left]) -> Callable[Concatenate[Job, _More], _Left]:
+    """Say in each line of the log which run and which stage it is about, and how long the stage took."""
+    name = stage.__name__
+
+    @wraps(stage)
+    def staged(job: Job, /, *args: _More.args, **more: _More.kwargs) -> _Left:
+        with about(run_id=job.run.id, contract=job.contract.aggregate, stage=name), timed(_LOG, name):
+            return stage(job, *args, **more)
+
+    return staged
+
+
+@_staged
 def gather(job: Job) -> Gathered:
     """Read the world of a contract into the run."""
     from reconcile.pipeline import gather as stage
@@ -44,6 +61,7 @@ def gather(job: Job) -> Gathered:
     return job.run.read(Gathered)
 
 
+@_staged
 def audit(job: Job) -> Summary:
     """Turn what was gathered into findings; return their figures, with what was known of them before."""
     from reconcile.pipeline import audit as stage
@@ -55,6 +73,7 @@ def audit(job: Job) -> Summary:
     return record.audited(job, job.run.read(Summary))
 
 
+@_staged
 def quality(job: Job) -> Quality:
     """Check what was read and found against the expectation suites."""
     from reconcile.pipeline import quality as stage
@@ -62,6 +81,7 @@ def quality(job: Job) -> Quality:
     return stage.quality(job)
 
 
+@_staged
 def plan(job: Job) -> Plan:
     """Decide what is to be done about each finding, and what cannot be done."""
     from reconcile.pipeline import plan as stage
@@ -69,6 +89,7 @@ def plan(job: Job) -> Plan:
     return stage.plan(job)
 
 
+@_staged
 def apply(job: Job, *, approved: bool) -> Applied:
     """Emit what was planned."""
     from reconcile.pipeline import apply as stage
@@ -76,6 +97,7 @@ def apply(job: Job, *, approved: bool) -> Applied:
     return stage.apply(job, approved=approved)
 
 
+@_staged
 def verify(job: Job) -> Verified:
     """Wait for the groups, and read what became of the corrections."""
     from reconcile.pipeline import record

@@ -27,6 +27,7 @@ from reconcile.pipeline.apply import awaited
 from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_connection
+from reconcile.pipeline.logs import about
 from reconcile.repair import planning
 from reconcile.repair.verification import Sides, Verdict, passed, verdict
 
@@ -50,7 +51,10 @@ def verify(job: Job) -> Verified:
     plan = job.run.read(Plan)
     with open_control(job.settings) as control:
         verifying = _Verifying(job, plan, control)
-        corrections = [verifying.link(each) for each in plan.links]
+        corrections = []
+        for number, each in enumerate(plan.links, 1):
+            with about(link=each.link, part=f"{number} of {len(plan.links)}"):
+                corrections.append(verifying.link(each))
     verified = _verified(job, plan, job.run.read(Summary), corrections)
     notes = [f"{verified.unverified} corrections are unverified"] if verified.unverified else []
     job.run.publish(verified, inputs, complete=not verified.unverified, notes=notes)

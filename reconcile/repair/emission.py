@@ -6,6 +6,7 @@ offsets. Where a newer event stands before one, all is taken back, and the batch
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +22,8 @@ from reconcile.repair.outcome import Outcome, Placed, Withheld
 from reconcile.repair.tail import Tail, committed
 from reconcile.repair.transaction import TransactionAbortedError, Transactions
 from reconcile.repair.watch import Newer, Watch
+
+_LOG = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _MARKED_TOGETHER = 1000
@@ -73,8 +76,10 @@ def emit(
                 emission.settle(watch.standing, committed(client, topic, watch.standing))
                 emission.drop_expired(tail.begins)
                 with emission.marking():
+                    total = len(emission.pending)
                     for some in batches(emission.pending.values(), batch):
                         emission.send(some, tail, watch, transactions)
+                        _LOG.debug(f"{link}: {len(emission.emitted):,} of {total:,} records emitted")
     return Outcome(tuple(emission.emitted), tuple(emission.dropped), tuple(emission.already))
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ _UTC = "-Duser.timezone=UTC"
 # Java's default, which a JVM that compiles less thoroughly (as on the lab's worlds) cuts to 48 MB. A few runs in one
 # application fill those, and Java throws compiled code away or stops compiling; thirty runs take 60 MB.
 _ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=240m"
+_LOG = logging.getLogger(__name__)
+
 _DEFAULTS = {
     # Spark keeps 64 consumers, and what they have fetched ahead, for queries that read on where they stopped. None of
     # ours does, and at some 20 MB for each it is a heap full.
@@ -88,8 +91,11 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         yield _ruled(SparkSession.builder.getOrCreate())
         return
+    _LOG.info("starting Spark")
+    began = time.monotonic()
     with interrupts.restored():
         spark = _started(settings, name)
+        _LOG.debug(f"Spark {spark.version} started on {settings.spark.master} in {time.monotonic() - began:.1f} s")
         try:
             yield spark
         finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, M
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
 
 _DATA = "data"
 _JSON = "data.json"
@@ -119,7 +123,10 @@ class Run:
                 )
             return ArtifactContent("parquet", rows, table_digest.digest(df.schema, observation), df.schema.jsonValue())
 
-        return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
+        began = time.monotonic()
+        made = self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
+        _LOG.debug(f"{name}: {made.rows:,} rows in {time.monotonic() - began:.1f} s, digest {made.digest}")
+        return made
 
     def write_file(self, name: str, pieces: Iterable[str]) -> str:
         """Write a file for people beside the artifacts, of which readers see all or nothing, and return its path."""

@@ -86,7 +86,7 @@ def night(driven: DrivenAirflow, rejected: Rejected, tmp_path_factory: pytest.Te
 def _night(driven: DrivenAirflow, master: str) -> Night:
     """Kill the first attempt in mid stage, approve by REST, and look at what came of it."""
     try:
-        dag_run = lab_airflow.begun(driven.airflow, lambda _: None)
+        dag_run = lab_airflow.begun(driven.airflow)
         run = f"/api/v2/dags/nightly/dagRuns/{dag_run}"
         before = _killed_in_mid_stage(driven)
         asked = f"{run}/taskInstances/reconciliation.approve/0/hitlDetails"

@@ -94,7 +94,7 @@ def test_what_does_not_start_is_taken_down(lab: Lab, tmp_path: Path, monkeypatch
     monkeypatch.setattr(lab_airflow, "AGGREGATES", 100)
     monkeypatch.setattr(Standalone, "provide", provide)
     with pytest.raises(UnreachableError, match="it does not answer"):
-        lab_airflow.up(lab, airflow, wiring, lambda _: None)
+        lab_airflow.up(lab, airflow, wiring)
     assert ([], False) == (airflow.processes(), world.status(lab)["running"])
 
 

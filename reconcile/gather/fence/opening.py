@@ -19,7 +19,7 @@ from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence, UnreadableLink, is_settled
 from reconcile.gather.fence.group_position import PartitionExtent, group_positions
-from reconcile.gather.fence.settling import POLL_EVERY, Progress, Settling
+from reconcile.gather.fence.settling import POLL_EVERY, Progress, Settling, lag_logged
 from reconcile.gather.stores import contract_check
 from reconcile.gather.stores.contract_check import Mismatches, relation
 from reconcile.gather.stores.contract_sql import require_whole
@@ -69,7 +69,7 @@ def open_fence(
     settings: Settings,
     only: Sequence[str] = (),
     timeout: timedelta | None = None,
-    progress: Progress = lambda _link, _lag: None,
+    progress: Progress | None = None,
 ) -> Iterator[OpenFence]:
     """Open the fence of a contract, of all consumers or `only` some, with its snapshots open during the block.
 
@@ -78,7 +78,7 @@ def open_fence(
     """
     chosen = _chosen(contract, only)
     with ExitStack() as stack:
-        yield _Opening(contract, file, settings, stack, progress, timeout).open(chosen)
+        yield _Opening(contract, file, settings, stack, progress or lag_logged(), timeout).open(chosen)
 
 
 @dataclass

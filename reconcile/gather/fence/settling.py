@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,20 @@ NOBODY_FOR = 10.0
 """A group without members, whose commits stand still: after this long we do not wait for somebody to come."""
 
 Progress = Callable[[str, int], None]
+
+_LOG = logging.getLogger(__name__)
+
+
+def lag_logged() -> Progress:
+    """Build what logs the lag of each link whenever it has changed."""
+    last: dict[str, int] = {}
+
+    def progress(link: str, lag: int) -> None:
+        if lag and last.get(link) != lag:
+            _LOG.info(f"{link}: waiting, {lag:,} to go")
+        last[link] = lag
+
+    return progress
 
 
 @dataclass

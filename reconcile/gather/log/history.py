@@ -8,6 +8,7 @@ where directories by bucket would be a hundred small ones a night. The sort take
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ from reconcile.workspace.filesystem import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
 
 _ATTEMPTS = 8
 _FEW = 10  # as many values as Spark pushes down one by one
@@ -110,9 +113,12 @@ def extend(
         extension = plan_extension(index, log, until)
         short = {p: (log.stable[p], end) for p, end in until.items() if log.stable[p] < end}
         if not extension.changes:
+            _LOG.debug(f"{topic.name}: the history has all of it")
             return History(home, index, derivation, short)
         segment = failure = None
         if extension.ranges:
+            number = sum(end - start for start, end in extension.ranges.values())
+            _LOG.debug(f"{topic.name}: reading {number:,} offsets of {len(extension.ranges)} partitions")
             source = TopicSource(topic.name, settings, isolation)
             try:
                 segment = write_segment(spark, source, derivation, extension.ranges, home, index)
@@ -128,6 +134,7 @@ def extend(
         following = extended(index, extension, log, segment, datetime.now(UTC))
         if home.publish(following):
             home.remove_leftovers()
+            _LOG.debug(f"{topic.name}: the history is extended by {segment.rows if segment else 0:,} records")
             return History(home, following, derivation, short)
     raise UnsettledHistoryError(f"the log of {topic.name}, or its history, changed at each of {_ATTEMPTS} attempts")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from reconcile.lab.folder import Lab, write_atomically
 from reconcile.lab.services.offsets import admin_client
 from reconcile.pipeline.requests import TOPIC
 
+_LOG = logging.getLogger(__name__)
+
 WAITING = ("on_demand", "on_request")
 """The DAGs that run when somebody asks."""
 AGGREGATES, SEED = 1000, 42
@@ -21,12 +24,11 @@ FAULTS = ("zoey-race", "swallowed-exception", "hand-edit", "relay-lost-rows")
 
 _TO_PARSE = 120.0
 
-Say = Callable[[str], None]
 Wiring = Callable[[Path, Path, Path, str, str], dict[str, Any]]
 """Builds what Airflow is provided with, of its settings, workspace, contracts, bootstrap and Spark master."""
 
 
-def up(lab: Lab, airflow: Standalone, wiring: Wiring, say: Say, master: str = "local[2]") -> str:
+def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]") -> str:
     """Bring up the world if it is not, its services, and an Airflow with everything wired.
 
     Starts a night, and gives the id of its run.
@@ -37,16 +39,16 @@ def up(lab: Lab, airflow: Standalone, wiring: Wiring, say: Say, master: str = "l
     if not world.status(lab)["running"]:
         write_atomically(_started(airflow), str(lab.root.resolve()))
     try:
-        world.up(lab, say=say)
+        world.up(lab)
         if lab.state().seeded != "yes":
-            say(f"seeding {AGGREGATES:,} aggregates and planting {', '.join(FAULTS)}")
+            _LOG.info(f"seeding {AGGREGATES:,} aggregates and planting {', '.join(FAULTS)}")
             seed.seed(lab, AGGREGATES, SEED)
             faults.plant(lab, faults.named(FAULTS), 3)
         provide_topic(lab)
-        say("providing Airflow's database")
+        _LOG.info("providing Airflow's database")
         airflow.provide(wiring(_settings(lab, airflow), _runs(lab), committed("contracts"), lab.bootstrap, master))
         start_services(lab, airflow)
-        return begun(airflow, say)
+        return begun(airflow)
     except BaseException:
         down(airflow)
         raise
@@ -60,9 +62,9 @@ def down(airflow: Standalone) -> None:
         file.unlink()
 
 
-def begun(airflow: Standalone, say: Say) -> str:
+def begun(airflow: Standalone) -> str:
     """Start an Airflow that is provided, let its DAGs run, and start a night; give the id of its run."""
-    say("starting Airflow, which takes a minute")
+    _LOG.info("starting Airflow, which takes a minute")
     airflow.start()
     token = airflow.token()
     for each in WAITING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,6 +14,8 @@ from reconcile.lab.faults import by_hand, consuming, parking, publishing
 from reconcile.lab.faults.stage import Stage
 from reconcile.lab.folder import Lab
 from reconcile.lab.world import require_running
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def named(names: Sequence[str]) -> list[Fault]:
     return chosen
 
 
-def plant(lab: Lab, faults: Sequence[Fault], count: int, say: Callable[[str], None] = lambda _: None) -> int:
+def plant(lab: Lab, faults: Sequence[Fault], count: int) -> int:
     """Plant faults, `count` aggregates for each of their forms; gives how many rows the truth grew by."""
     require_running(lab)
     with lab.alone("fault"):
@@ -98,5 +101,5 @@ def plant(lab: Lab, faults: Sequence[Fault], count: int, say: Callable[[str], No
                 rows = [replace(row, fault=fault.name, systems=fault.systems) for row in stage.rows]
             truth.append(lab.truth, rows)
             grown += len(rows)
-            say(f"{fault.name}: {len(rows)} differences")
+            _LOG.info(f"{fault.name}: {len(rows)} differences")
         return grown
