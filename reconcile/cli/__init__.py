@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from reconcile import __version__
+from reconcile.cli.live import live_line
 from reconcile.cli.output import visible
 from reconcile.config.extras import MissingExtraError, extras_named
 from reconcile.errors import ReconcileError
@@ -73,7 +74,8 @@ def _configure_log(context: click.Context, parameter: click.Parameter, value: An
 @click.pass_context
 def cli(context: click.Context, verbose: int, log_format: Form) -> None:
     """Find where copies of a service's state differ from their source, say why, and repair them."""
-    context.obj = context.with_resource(logged_to_stderr(verbose, log_format))
+    live = context.with_resource(live_line())
+    context.obj = context.with_resource(logged_to_stderr(verbose, log_format, live=live))
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from reconcile.audit.topology import Check
 from reconcile.cli.output import Output
 from reconcile.domain.finding import Finding
 from reconcile.errors import Problem
-from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, Unread
+from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, UnreadableLink
 from reconcile.lab.truth import Truth
 from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
 from reconcile.pipeline.runs import RunLine
@@ -182,7 +182,7 @@ class FenceOutput(Output):
     source: SourceFence
     topic: TopicFence
     consumers: tuple[FenceConsumer, ...]
-    unread: tuple[Unread, ...]
+    unread: tuple[UnreadableLink, ...]
 
 
 class ProbablePartitioner(Part):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from reconcile.errors import ReconcileError, RefusedError
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.handoffs import FINDINGS, Gathered, Quality, Summary, Verified
 from reconcile.pipeline.jobs import ids_of, job_of, new_job
+from reconcile.pipeline.logs import planned
 from reconcile.pipeline.result import quality_result
 from reconcile.quality.gate import require_open, unmet
 from reconcile.report.verdict import exit_code_with
@@ -36,6 +39,39 @@ if TYPE_CHECKING:
     from reconcile.quality.suites import Checked
 
 _MODES = click.Choice(["auto", "digest", "full"])
+
+
+@dataclass(frozen=True)
+class _RunOptions:
+    contract: Path
+    consumers: tuple[str, ...]
+    ids: tuple[str, ...]
+    ids_file: Path | None
+    mode: ComparisonMode
+    quality: bool | None
+    apply: bool
+    yes: bool
+    run_id: str | None
+    config: Path | None
+    workspace: str | None
+    as_json: bool
+
+    def job(self) -> AbstractContextManager[Job]:
+        """Open the job of the run."""
+        return new_job(
+            self.contract,
+            self.config,
+            self.workspace,
+            run_id=self.run_id,
+            consumers=self.consumers,
+            ids=ids_of(self.ids, self.ids_file),
+            mode=self.mode,
+        )
+
+    def stages(self, checking: bool) -> tuple[str, ...]:
+        """Name the stages that it asks for."""
+        repairing = ("plan", "apply", "verify") if self.apply else ()
+        return ("gather", "audit", *(("quality",) if checking else ()), *repairing)
 
 
 @click.command()
@@ -57,51 +93,38 @@ _MODES = click.Choice(["auto", "digest", "full"])
 @options.workspace
 @options.as_json
 @click.pass_context
-def run(
-    context: click.Context,
-    contract: Path,
-    consumers: tuple[str, ...],
-    ids: tuple[str, ...],
-    ids_file: Path | None,
-    mode: ComparisonMode,
-    quality: bool | None,
-    apply: bool,
-    yes: bool,
-    run_id: str | None,
-    config: Path | None,
-    workspace: str | None,
-    as_json: bool,
-) -> None:
+def run(context: click.Context, /, **given: Any) -> None:
     """Compare a source with its copies and say why they differ.
 
     Exits 0 if they agree, 1 on drift beyond tolerance or if an expectation fails that stops a repair, 2 if something
     could not be read. With --apply, exits 0 only if all corrections are verified and no drift beyond tolerance
     remains, and 2 if the plan is refused or an expectation stops it.
     """
-    if yes and not apply:
+    asked = _RunOptions(**given)
+    if asked.yes and not asked.apply:
         raise click.UsageError("--yes says yes to --apply, which is not there")
-    asked = ids_of(ids, ids_file)
-    with new_job(contract, config, workspace, run_id=run_id, consumers=consumers, ids=asked, mode=mode) as job:
+    with asked.job() as job:
         say(f"run {job.run.id}")
-        checking = any(each.quality for each in job.consumers) if quality is None else quality
+        checking = any(each.quality for each in job.consumers) if asked.quality is None else asked.quality
         if checking:
             from reconcile.pipeline.quality import require_suites
 
             require_suites(job)
-        pipeline.gather(job)
-        summary = pipeline.audit(job)
-        checked = pipeline.quality(job) if checking else None
-        results = checked.results if checked is not None else ()
-        if not as_json:
-            _show(job, summary)
-            _show_quality(checked)
-        repaired, failure = _repaired(job, results, yes, as_json) if apply else (None, None)
+        with planned(*asked.stages(checking)):
+            pipeline.gather(job)
+            summary = pipeline.audit(job)
+            checked = pipeline.quality(job) if checking else None
+            results = checked.results if checked is not None else ()
+            if not asked.as_json:
+                _show(job, summary)
+                _show_quality(checked)
+            repaired, failure = _repaired(job, results, asked.yes, asked.as_json) if asked.apply else (None, None)
         report = write_report(job)
     code = exit_code_with((repaired or summary).exit_code, len(unmet(results)))
     if repair.say_not_recorded(summary, repaired) or failure is not None or report.failure is not None:
         code = repair.REFUSED
-    if as_json:
-        more = {**_quality_output(checked), **_repair_output(apply, repaired, failure)}
+    if asked.as_json:
+        more = {**_quality_output(checked), **_repair_output(asked.apply, repaired, failure)}
         print_json(RunOutput(**_audited(job, summary, report.path, code), **more))
         _say_unread(summary)
     if failure is not None and report.failure is not None:

@@ -16,6 +16,7 @@ Form = Literal["text", "json"]
 _OURS = "reconcile"
 _SQL = "sqlalchemy.engine"  # silent unless it is given a level of its own
 _ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about")
+_PLANNED: ContextVar[tuple[str, ...]] = ContextVar("planned")
 
 
 @contextmanager
@@ -29,6 +30,25 @@ def about(**known: str) -> Iterator[None]:
 
 
 @contextmanager
+def planned(*stages: str) -> Iterator[None]:
+    """Say which stages follow one another in the block, so that each is one of so many."""
+    token = _PLANNED.set(stages)
+    try:
+        yield
+    finally:
+        _PLANNED.reset(token)
+
+
+@contextmanager
+def at_stage(name: str, **known: str) -> Iterator[None]:
+    """Add to every line that is logged in the block which stage it is about, and which of how many."""
+    stages = _PLANNED.get(())
+    step = {"step": f"{stages.index(name) + 1} of {len(stages)}"} if name in stages else {}
+    with about(stage=name, **step, **known):
+        yield
+
+
+@contextmanager
 def timed(log: logging.Logger, step: str) -> Iterator[None]:
     """Log at DEBUG how long the block took."""
     began = time.monotonic()
@@ -39,8 +59,9 @@ def timed(log: logging.Logger, step: str) -> Iterator[None]:
 class StderrLog:
     """What is logged, on stderr: our own lines, and with more verbosity those of the libraries."""
 
-    def __init__(self, handler: logging.Handler) -> None:
+    def __init__(self, handler: logging.Handler, live: logging.Handler | None) -> None:
         self.handler = handler
+        self._live = live
         self.verbosity = 0
         self.form: Form = "text"
         self._before = [(each, each.level, each.propagate) for each in (_logger(_OURS), _logger(_SQL), _logger())]
@@ -50,30 +71,36 @@ class StderrLog:
         self.verbosity, self.form = verbosity, form
         self.handler.setFormatter(_JsonLines() if form == "json" else logging.Formatter("%(message)s"))
         self.close()
-        _logger(_OURS).setLevel(logging.DEBUG if verbosity else logging.INFO)
+        live = self._live if form == "text" else None
+        self.handler.setLevel(logging.DEBUG if verbosity else logging.INFO)
+        _logger(_OURS).setLevel(logging.DEBUG if verbosity or live else logging.INFO)
         if verbosity > 1:
             _logger().setLevel(logging.INFO)
             _logger(_SQL).setLevel(logging.INFO)
-            _logger().addHandler(self.handler)
         else:
-            _logger(_OURS).addHandler(self.handler)
             _logger(_OURS).propagate = False
+        for each in filter(None, (self.handler, live)):  # in this order: a line that is printed erases the live one
+            each.addFilter(_add_about)
+            _logger(None if verbosity > 1 else _OURS).addHandler(each)
 
     def close(self) -> None:
         """Leave the loggers as they were."""
         for logger, level, propagate in self._before:
-            logger.removeHandler(self.handler)
+            for each in filter(None, (self.handler, self._live)):
+                logger.removeHandler(each)
             logger.setLevel(level)
             logger.propagate = propagate
 
 
 @contextmanager
 def logged_to_stderr(
-    verbosity: int = 0, form: Form = "text", handler: logging.Handler | None = None
+    verbosity: int = 0,
+    form: Form = "text",
+    handler: logging.Handler | None = None,
+    live: logging.Handler | None = None,
 ) -> Iterator[StderrLog]:
-    """Have what our modules log printed on stderr during the block."""
-    log = StderrLog(handler or logging.StreamHandler())
-    log.handler.addFilter(_add_about)
+    """Have what our modules log printed on stderr during the block; `live` shows steps too, but beside JSON."""
+    log = StderrLog(handler or logging.StreamHandler(), live)
     log.configure(verbosity, form)
     try:
         yield log

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from reconcile.errors import UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.logs import about, timed
+from reconcile.pipeline.logs import at_stage, timed
 from reconcile.workspace.run import Run
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _staged(stage: Callable[Concatenate[Job, _More], _Left]) -> Callable[Concate
 
     @wraps(stage)
     def staged(job: Job, /, *args: _More.args, **more: _More.kwargs) -> _Left:
-        with about(run_id=job.run.id, contract=job.contract.aggregate, stage=name), timed(_LOG, name):
+        with at_stage(name, run_id=job.run.id, contract=job.contract.aggregate), timed(_LOG, name):
             return stage(job, *args, **more)
 
     return staged

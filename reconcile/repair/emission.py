@@ -79,7 +79,9 @@ def emit(
                     total = len(emission.pending)
                     for some in batches(emission.pending.values(), batch):
                         emission.send(some, tail, watch, transactions)
-                        _LOG.debug(f"{link}: {len(emission.emitted):,} of {total:,} records emitted")
+                        done = len(emission.emitted)
+                        far = {"done": done, "total": total}
+                        _LOG.debug(f"{link}: {done:,} of {total:,} records emitted", extra=far)
     return Outcome(tuple(emission.emitted), tuple(emission.dropped), tuple(emission.already))
 
 

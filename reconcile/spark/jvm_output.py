@@ -6,6 +6,7 @@ Java prints some of its own warnings to stdout, which is for data.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,5 +71,6 @@ class JvmOutput:
                 self._held.append(line)
 
     def _write(self, line: bytes) -> None:
-        with suppress(OSError):  # our stderr may be closed; Spark goes on
+        with suppress(OSError, ValueError):  # our stderr may be closed; Spark goes on
+            sys.stderr.flush()  # what was written before stands before it, and a live line is erased
             os.write(self._stderr, line)

@@ -50,6 +50,7 @@ _DEFAULTS = {
         for limit in ("timeout", "evictorThreadRunInterval")
     },
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "true",
     # What is this small is joined by a table in memory, which spares both sides a sort.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "4m",
@@ -116,7 +117,6 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     ours = {
         **_DEFAULTS,
         **(_LOCAL_DEFAULTS if local else {}),
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         **given,
         **RULES,
     }
