@@ -78,7 +78,9 @@ def open_fence(
     """
     chosen = _chosen(contract, only)
     with ExitStack() as stack:
-        yield _Opening(contract, file, settings, stack, progress or lag_logged(), timeout).open(chosen)
+        waits = timeout is None or timeout > timedelta(0)
+        progress = progress or (lag_logged() if waits else lambda _link, _lag: None)
+        yield _Opening(contract, file, settings, stack, progress, timeout).open(chosen)
 
 
 @dataclass
