@@ -23,14 +23,14 @@ from reconcile.airflow.group import DEFAULTS, reconciliation
 )
 def nightly() -> None:
     """Audit and repair every contract."""
-    reconciliation.expand(asked=contracts())
+    reconciliation.expand(scheduled_run=contracts())
 
 
 @task
 def contracts() -> list[dict[str, Any]]:
     """List the contracts as their folder holds them now."""
-    from reconcile.airflow.asked import Asked, run_id_of
     from reconcile.airflow.installation import installation
+    from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
 
     run = get_current_context()["dag_run"]
     if run.run_type == "backfill":
@@ -39,7 +39,8 @@ def contracts() -> list[dict[str, Any]]:
             " trigger the DAG once in place of a backfill"
         )
     files = installation().contract_files()
-    return [Asked(str(each), run_id_of(each, run.dag_id, run.run_id, run.run_after)).data() for each in files]
+    run_ids = {each: run_id_of(each, run.dag_id, run.run_id, run.run_after) for each in files}
+    return [ScheduledRun(str(file), run_id).data() for file, run_id in run_ids.items()]
 
 
 nightly()

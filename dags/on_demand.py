@@ -25,15 +25,15 @@ PARAMS = {
 
 @dag(dag_id="on_demand", schedule=None, params=PARAMS, default_args=DEFAULTS, tags=["reconcile"], doc_md=__doc__)
 def on_demand() -> None:
-    """Audit one contract, and repair it if that was asked for."""
-    reconciliation(asked())
+    """Audit one contract, and repair it if the parameters say so."""
+    reconciliation(scheduled_run())
 
 
 @task
-def asked() -> dict[str, Any]:
-    """Check what the form, the command line or the API asked for."""
-    from reconcile.airflow.asked import Asked, run_id_of
+def scheduled_run() -> dict[str, Any]:
+    """Check the parameters of the form, the command line or the API."""
     from reconcile.airflow.installation import installation
+    from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
     from reconcile.errors import RefusedError
 
     context = get_current_context()
@@ -46,7 +46,8 @@ def asked() -> dict[str, Any]:
         raise AirflowFailException(str(error)) from None
     lists = {name: params[name] or [] for name in ("consumers", "ids")}
     given = {name: params[name] for name in ("mode", "apply", "max_corrections", "max_ratio")}
-    return Asked(str(file), run_id_of(file, run.dag_id, run.run_id, run.run_after), **lists, **given).data()
+    run_id = run_id_of(file, run.dag_id, run.run_id, run.run_after)
+    return ScheduledRun(str(file), run_id, **lists, **given).data()
 
 
 on_demand()

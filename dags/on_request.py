@@ -1,4 +1,4 @@
-"""Whenever a record on the request topic asks: the record is a wake-up, and the control store knows what was asked."""
+"""Whenever a record on the request topic asks: the record is a wake-up, and the control store holds the request."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ SCHEDULE = AssetOrTimeSchedule(timetable=CronTriggerTimetable("*/5 * * * *", tim
 )
 def on_request() -> None:
     """Run every request that waits, each once."""
-    answer.expand(asked=requests())
+    answer.expand(scheduled_run=requests())
 
 
 @task
 def requests() -> list[dict[str, Any]]:
-    """Keep what stands in the topic, and claim what waits."""
-    from reconcile.airflow.claims import claimed
+    """Keep what is in the topic, and claim what waits."""
+    from reconcile.airflow import claims
 
     run = get_current_context()["dag_run"]
-    return [each.data() for each in claimed(run.dag_id, run.run_id)]
+    return [each.data() for each in claims.claim(run.dag_id, run.run_id)]
 
 
 @task_group
-def answer(asked: Any) -> None:
-    """Run one request, and write down that it is done."""
-    reconciliation(asked) >> finish(asked).as_teardown()
+def answer(scheduled_run: Any) -> None:
+    """Run one request, and record that it is done."""
+    reconciliation(scheduled_run) >> finish(scheduled_run).as_teardown()
 
 
 @task
-def finish(asked: dict[str, Any]) -> None:
-    """Write down by which run a request was answered, if it was."""
-    from reconcile.airflow.asked import Asked
-    from reconcile.airflow.claims import finished
+def finish(scheduled_run: dict[str, Any]) -> None:
+    """Record which run answered a request, if it was answered."""
+    from reconcile.airflow import claims
+    from reconcile.airflow.scheduled_run import ScheduledRun
 
-    if not finished(Asked.of(asked)):
+    if not claims.finish(ScheduledRun.of(scheduled_run)):
         raise AirflowSkipException("the run failed: the request is kept for this run, and is done once it is cleared")
 
 

@@ -99,7 +99,7 @@ def _ids(file: Path | None) -> tuple[str, ...] | None:
 
 
 def _as_submitted(settings: Settings) -> Settings:
-    """Give the settings with the master that spark-submit was given, for that one counts."""
+    """Read the master that spark-submit was given, and put it into the settings: it takes precedence."""
     from pyspark import SparkConf, SparkContext
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 
-from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import installation
+from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.pipeline.requests import AIRFLOW_CONNECTION, drain
 
 MOST = 20
-"""How many requests one run of the DAG takes on; those that are left are found by the next."""
+"""How many requests one run of the DAG takes on; the next run takes the others."""
 
 _log = logging.getLogger(__name__)
 
 
-def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
-    """Give what is to be run. Called again for the same run of the DAG, it gives the same, and what came since."""
+def claim(dag_id: str, dag_run_id: str) -> list[ScheduledRun]:
+    """Claim requests for a run of the DAG. The next attempt of that run gets the same ones, and what came since."""
     from reconcile.control.store import open_control
 
     place = installation()
@@ -38,31 +38,33 @@ def claimed(dag_id: str, dag_run_id: str) -> list[Asked]:
                 continue
             run_id = run_id_of(file, dag_id, "request", request.requested_at, request.id)
             found.append(
-                Asked(str(file), run_id, ids=request.ids, mode=request.mode, apply=request.apply, request_id=request.id)
+                ScheduledRun(
+                    str(file), run_id, ids=request.ids, mode=request.mode, apply=request.apply, request_id=request.id
+                )
             )
     return found
 
 
-def finished(asked: Asked) -> bool:
-    """Write down that a request is done; not where its run could not read everything, for that may be tried again."""
+def finish(scheduled_run: ScheduledRun) -> bool:
+    """Record that a request is done, unless its run could not read everything: that may be tried again."""
     from reconcile.control.store import open_control
 
-    assert asked.request_id is not None
+    assert scheduled_run.request_id is not None
     place = installation()
     try:
-        with place.run(asked.run_id) as (_, run, _settings):
+        with place.run(scheduled_run.run_id) as (_, run, _settings):
             if not run.manifest("summary").complete:
                 return False
     except RefusedError:
         return False
     with open_control(place.settings()) as control:
-        control.requests.finish(asked.request_id, asked.run_id)
+        control.requests.finish(scheduled_run.request_id, scheduled_run.run_id)
     return True
 
 
 def _cluster() -> dict[str, str]:
     from airflow.sdk import Connection
 
-    said = Connection.get(AIRFLOW_CONNECTION).extra_dejson
+    extra = Connection.get(AIRFLOW_CONNECTION).extra_dejson
     own = ("group.id", "enable.auto.commit", "auto.offset.reset")
-    return {name: str(value) for name, value in said.items() if name not in own}
+    return {name: str(value) for name, value in extra.items() if name not in own}

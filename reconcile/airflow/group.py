@@ -1,4 +1,4 @@
-"""The way of one contract through a DAG: audit, gate, plan, a person's yes, apply, verify, report."""
+"""One contract's tasks in a DAG: audit, gate, plan, approval, apply, verify, report."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from airflow.sdk import Asset, task, task_group
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from reconcile.airflow.asked import Asked
+from reconcile.airflow.installation import installation
 from reconcile.airflow.notifier import AlertNotifier
-from reconcile.airflow.operators import PlanApproval, Report, StageApplication
+from reconcile.airflow.operators import PlanApproval, RunReport, StageApplication
+from reconcile.airflow.review import read_failed_gate, read_review, unrepaired
+from reconcile.airflow.scheduled_run import ScheduledRun
 
 REPORT = Asset("reconcile_report")
 """Updated by every report, with the figures of its run."""
@@ -20,53 +22,52 @@ DEFAULTS = {
     "retry_delay": timedelta(seconds=30),
     "on_failure_callback": [AlertNotifier()],
 }
-"""What every task of these DAGs is given: each may be tried again, because a stage that is done does nothing."""
+"""Every task of these DAGs may be tried again, because a stage that is done does nothing."""
 
 ANSWER_WITHIN = timedelta(hours=20)
 
 
 @task_group
-def reconciliation(asked: Any) -> None:
-    """Take one contract all the way."""
-    audited = StageApplication(task_id="audit", asked=asked, stages=("gather", "audit", "quality", "plan"))
-    gated = quality(asked)
-    planned = plan(asked)
+def reconciliation(scheduled_run: Any) -> None:
+    """Audit one contract, and repair it once a person approves."""
+    stages = ("gather", "audit", "quality", "plan")
+    audited = StageApplication(task_id="audit", scheduled_run=scheduled_run, stages=stages)
+    gated, planned, checked = quality(scheduled_run), plan(scheduled_run), verify(scheduled_run)
     decision = PlanApproval(task_id="approve", plan=planned, defaults="Reject", response_timeout=ANSWER_WITHIN)
     applied = StageApplication(
-        task_id="apply", asked=asked, stages=("apply", "verify"), plan=planned, decision=decision.output
+        task_id="apply",
+        scheduled_run=scheduled_run,
+        stages=("apply", "verify"),
+        plan=planned,
+        decision=decision.output,
     )
-    checked = verify(asked)
-    # Nothing of what stands before it is changed by a report that succeeds after a failure.
-    told = Report(task_id="report", asked=asked, outlets=[REPORT]).as_teardown()
-    audited >> gated >> planned >> decision >> applied >> checked >> told
+    # A teardown: a report that succeeds does not turn the failure before it into a success.
+    report = RunReport(task_id="report", scheduled_run=scheduled_run, outlets=[REPORT]).as_teardown()
+    audited >> gated >> planned >> decision >> applied >> checked >> report
 
 
 @task
-def quality(asked: dict[str, Any]) -> None:
+def quality(scheduled_run: dict[str, Any]) -> None:
     """Stop a run that is incomplete, or whose data fail an expectation that is critical."""
-    from reconcile.airflow.stages import failed_gate
-
-    if failed := failed_gate(Asked.of(asked)):
+    if failed := read_failed_gate(ScheduledRun.of(scheduled_run)):
         raise AirflowFailException("\n".join(failed))
 
 
 @task
-def plan(asked: dict[str, Any]) -> dict[str, Any]:
-    """Give what the plan comes to."""
-    from reconcile.airflow.stages import reviewed
-
-    return reviewed(Asked.of(asked))
+def plan(scheduled_run: dict[str, Any]) -> dict[str, Any]:
+    """Read the review of the plan."""
+    return read_review(ScheduledRun.of(scheduled_run))
 
 
 @task
-def verify(asked: dict[str, Any]) -> dict[str, Any]:
+def verify(scheduled_run: dict[str, Any]) -> dict[str, Any]:
     """Fail where corrections were emitted and a copy does not agree."""
-    from reconcile.airflow.alerts import unrepaired
-    from reconcile.airflow.stages import verified
     from reconcile.errors import RefusedError
+    from reconcile.pipeline.handoffs import Verified
 
     try:
-        found = verified(Asked.of(asked))
+        with installation().run(scheduled_run["run_id"]) as (_, run, _settings):
+            found = run.read(Verified)
     except RefusedError as error:
         raise AirflowSkipException(f"nothing was applied: {error}") from None
     if failed := unrepaired(found):

@@ -61,7 +61,7 @@ class Installation:
         return load_settings(self.config, self.workspace)
 
     def contract_files(self) -> list[Path]:
-        """Give the files of all contracts; raise RefusedError if there are none."""
+        """List the files of all contracts; raise RefusedError if there are none."""
         found = sorted(self.contracts.glob("*.yaml"))
         if not found:
             raise RefusedError(
@@ -70,7 +70,7 @@ class Installation:
         return found
 
     def contract_file(self, name: str) -> Path:
-        """Give the file of one contract; raise RefusedError with the nearest name if there is none."""
+        """Find the file of one contract; raise RefusedError with the nearest name if there is none."""
         files = {each.stem: each for each in self.contract_files()}
         if name not in files:
             hint = suggestion(name, files) or f"; there are {', '.join(files)}"
@@ -79,7 +79,7 @@ class Installation:
 
     @contextmanager
     def run(self, run_id: str) -> Iterator[tuple[Workspace, Run, Settings]]:
-        """Give a run to read from; starts Spark only where the workspace is reached through it."""
+        """Open a run to read from; starts Spark only if the workspace needs it."""
         from reconcile.pipeline.jobs import run_of
 
         settings = self.settings()
@@ -88,7 +88,7 @@ class Installation:
 
 
 def installation() -> Installation:
-    """Give the installation that this Airflow works for."""
+    """Read where this Airflow's installation is."""
     from airflow.sdk import Variable
 
     config, workspace = Variable.get(CONFIG, default=None), Variable.get(WORKSPACE, default=None)

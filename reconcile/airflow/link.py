@@ -1,4 +1,4 @@
-"""The way from a task to the report of its run."""
+"""The link from a task to the report of its run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = "/reconcile"
 
 
 def address(path: str) -> str:
-    """Give the path of a page of the web app, as a browser asks for it."""
+    """Build the path of a page of the web app, as a browser requests it."""
     from airflow.sdk.configuration import conf
 
     ours: str = conf.get("api", "base_url", fallback="") or ""
@@ -28,6 +28,6 @@ class ReportLink(BaseOperatorLink):
     name = "Reconciliation report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:  # noqa: ARG002
-        """Give the address; empty where the task does not know its run yet."""
-        asked = getattr(operator, "asked", None)
-        return address(f"/runs/{quote(asked['run_id'])}") if isinstance(asked, dict) else ""
+        """Build the address; empty as long as the task does not know its run."""
+        scheduled_run = getattr(operator, "scheduled_run", None)
+        return address(f"/runs/{quote(scheduled_run['run_id'])}") if isinstance(scheduled_run, dict) else ""

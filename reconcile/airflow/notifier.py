@@ -21,25 +21,25 @@ _LONGEST = 1000
 
 
 class AlertNotifier(BaseNotifier):
-    """Tells of alerts; made without any, of the failure of the task that it is called for."""
+    """Sends alerts; made without any, it reports the failure of the task that it is called for."""
 
     def __init__(self, alerts: Sequence[Mapping[str, str]] = ()) -> None:
         super().__init__()
         self.alerts = tuple(alerts)
 
     def notify(self, context: Context) -> None:
-        """Send the alerts; one that cannot be sent stands in the log all the same."""
+        """Log the alerts and send them; one that cannot be sent is in the log all the same."""
         message = message_of(self.alerts, context)
         for each in message["alerts"]:
             self.log.warning("%s: %s", each["kind"], each["message"])
         try:
-            _sent(message)
+            _send(message)
         except (URLError, OSError) as error:
             self.log.error("the alert could not be sent to the connection %s: %s", CONNECTION, type(error).__name__)
 
 
 def message_of(alerts: Sequence[Mapping[str, str]], context: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what is sent: where it happened, and what."""
+    """Build the message: where it happened, and what."""
     task = context["ti"]
     failure = {"kind": "failed", "message": str(context.get("exception") or "the task failed")[:_LONGEST]}
     return {
@@ -51,7 +51,7 @@ def message_of(alerts: Sequence[Mapping[str, str]], context: Mapping[str, Any]) 
     }
 
 
-def _sent(message: Mapping[str, Any]) -> None:
+def _send(message: Mapping[str, Any]) -> None:
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 

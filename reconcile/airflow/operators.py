@@ -11,11 +11,12 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from reconcile.airflow import submission
-from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import POOL, installation
 from reconcile.airflow.link import ReportLink
-from reconcile.airflow.review import APPROVE, not_applied
-from reconcile.airflow.stages import reported
+from reconcile.airflow.notifier import AlertNotifier
+from reconcile.airflow.review import APPROVE, not_applied, write_report
+from reconcile.airflow.scheduled_run import ScheduledRun
+from reconcile.errors import RefusedError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,52 +27,46 @@ REFUSED = 2
 class StageApplication(SparkSubmitOperator):
     """Runs stages of a run as one Spark application, wherever the connection says.
 
-    `apply` among the stages is refused here too unless the plan needs no approval, or a person has given it.
+    Skips `apply` unless the plan needs no approval, or a person has approved it.
     """
 
-    template_fields = ("asked", "plan", "decision", *SparkSubmitOperator.template_fields)
+    template_fields = ("scheduled_run", "plan", "decision", *SparkSubmitOperator.template_fields)
     operator_extra_links = (ReportLink(),)
 
     def __init__(
-        self,
-        *,
-        asked: Any,
-        stages: Sequence[str],
-        plan: Any = None,
-        decision: Any = None,
-        **kwargs: Any,
+        self, *, scheduled_run: Any, stages: Sequence[str], plan: Any = None, decision: Any = None, **kwargs: Any
     ) -> None:
         # An attempt that was cut off is not looked for by its id at the cluster: the lease waits for it.
         super().__init__(application=submission.APPLICATION, **{"pool": POOL, "durable": False, **kwargs})
-        self.asked, self.stages, self.plan, self.decision = asked, tuple(stages), plan, decision
+        self.scheduled_run, self.stages, self.plan, self.decision = scheduled_run, tuple(stages), plan, decision
 
     def execute(self, context: Context) -> None:
         """Submit the application and wait for it."""
-        asked = Asked.of(self.asked)
+        scheduled_run = ScheduledRun.of(self.scheduled_run)
         if "apply" in self.stages and (reason := not_applied(self.plan, self.decision)):
             raise AirflowSkipException(reason)
         place = installation()
         settings = place.settings()
         connection = self._get_hook()._connection
         approved = "apply" in self.stages and self.plan["needs_approval"]
-        self.name = f"reconcile {asked.run_id}"
+        self.name = f"reconcile {scheduled_run.run_id}"
         self.conf = submission.configuration(settings, connection["master"], self.name, connection["deploy_mode"])
         self.jars = submission.jars(settings)
         try:
-            with submission.surroundings(settings), submission.ids_file(asked.ids) as ids:
-                self.application_args = submission.arguments(asked, self.stages, place, ids, approved=approved)
+            with submission.surroundings(settings), submission.ids_file(scheduled_run.ids) as ids:
+                self.application_args = submission.arguments(scheduled_run, self.stages, place, ids, approved=approved)
                 if ids is not None and connection["deploy_mode"] == submission.CLUSTER:
                     self.files = submission.files(settings, ids)
                 super().execute(context)
         except AirflowException as error:
             submitted = getattr(self._hook, "_submit_sp", None)
             if submitted is not None and submitted.returncode == REFUSED:
-                raise AirflowFailException(f"{asked.run_id}: refused; its log says why") from error
+                raise AirflowFailException(f"{scheduled_run.run_id}: refused; its log says why") from error
             raise
 
 
 class PlanApproval(ApprovalOperator):
-    """Asks a person about a plan; where there is nothing to ask it answers at once."""
+    """Asks a person to approve a plan; a plan that needs no approval is answered at once."""
 
     template_fields = ("plan", *ApprovalOperator.template_fields)
 
@@ -87,23 +82,20 @@ class PlanApproval(ApprovalOperator):
         return super().execute(context)
 
 
-class Report(BaseOperator):
-    """Writes the report of a run, gives its figures to the asset, and alerts people."""
+class RunReport(BaseOperator):
+    """Writes the report of a run, updates the asset with its figures, and sends its alerts."""
 
-    template_fields = ("asked",)
+    template_fields = ("scheduled_run",)
     operator_extra_links = (ReportLink(),)
 
-    def __init__(self, *, asked: Any, **kwargs: Any) -> None:
+    def __init__(self, *, scheduled_run: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.asked: Mapping[str, Any] = asked
+        self.scheduled_run: Mapping[str, Any] = scheduled_run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Give the figures; skip where the run did not come so far."""
-        from reconcile.airflow.notifier import AlertNotifier
-        from reconcile.errors import RefusedError
-
+        """Write the report and return its figures; skip a run that was not audited."""
         try:
-            figures = reported(Asked.of(self.asked))
+            figures = write_report(ScheduledRun.of(self.scheduled_run))
         except RefusedError as error:
             raise AirflowSkipException(f"there is nothing to report: {error}") from None
         for outlet in self.outlets:

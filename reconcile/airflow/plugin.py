@@ -47,7 +47,7 @@ class MountedWeb:
 
 
 async def _refused(scope: Scope, receive: Receive) -> ASGIApp | None:
-    """Give the answer to somebody who may not come in: sign in first, or none of your business."""
+    """Build the answer to somebody who has to sign in first, or whose role does not allow plugins; else None."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import bearer_scheme, get_user

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import Installation
+from reconcile.airflow.scheduled_run import ScheduledRun
 from reconcile.settings.references import Reference
 from reconcile.settings.settings import Settings
 
@@ -26,11 +26,12 @@ _GIVEN = ("spark.master", "spark.app.name", "spark.jars")
 
 
 def arguments(
-    asked: Asked, stages: Sequence[str], place: Installation, ids: Path | None, *, approved: bool
+    scheduled_run: ScheduledRun, stages: Sequence[str], place: Installation, ids: Path | None, *, approved: bool
 ) -> list[str]:
-    """Give the arguments of the application; `ids` is the file that holds the ids, where only some are asked for."""
-    given = ["--run", asked.run_id, "--contract", asked.contract, "--stages", ",".join(stages), "--mode", asked.mode]
-    given += [part for name in asked.consumers for part in ("--consumer", name)]
+    """Build the arguments of the application; `ids` is the file with the ids, if the run takes only some."""
+    given = ["--run", scheduled_run.run_id, "--contract", scheduled_run.contract, "--stages", ",".join(stages)]
+    given += ["--mode", scheduled_run.mode]
+    given += [part for name in scheduled_run.consumers for part in ("--consumer", name)]
     if ids is not None:
         given += ["--ids", str(ids)]
     if place.config is not None:
@@ -42,7 +43,7 @@ def arguments(
 
 @contextmanager
 def ids_file(ids: Sequence[str]) -> Iterator[Path | None]:
-    """Give a file with the ids, as long as the block lasts: a command line has no room for many. None without any."""
+    """Write the ids to a file that lasts as long as the block, for a command line has no room for many; None without any."""
     if not ids:
         yield None
         return
@@ -53,7 +54,7 @@ def ids_file(ids: Sequence[str]) -> Iterator[Path | None]:
 
 
 def configuration(settings: Settings, master: str, name: str, deploy_mode: str | None) -> dict[str, str]:
-    """Give what Spark is started with on a master; secrets are set later, inside of the JVM."""
+    """Build Spark's configuration on a master; secrets are set later, inside of the JVM."""
     from reconcile.spark.session import public_configuration
 
     there = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
@@ -66,20 +67,20 @@ def configuration(settings: Settings, master: str, name: str, deploy_mode: str |
 
 
 def jars(settings: Settings) -> str:
-    """Give the jars, as spark-submit takes them."""
+    """Build the list of jars for spark-submit."""
     from reconcile import files as ours
 
     return ",".join([*map(str, ours.jars("spark")), *_listed(settings, "spark.jars")])
 
 
 def files(settings: Settings, *more: Path) -> str:
-    """Give the files that come to a driver on another machine, as spark-submit takes them."""
+    """Build the list of files that spark-submit copies to a driver on another machine."""
     return ",".join([*_listed(settings, "spark.files"), *map(str, more)])
 
 
 @contextmanager
 def surroundings(settings: Settings) -> Iterator[None]:
-    """Give child processes our own spark-submit, and the Airflow connections that the settings refer to."""
+    """Set the environment of child processes: our own spark-submit, and the Airflow connections of the settings."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     given = {"PATH": path, **_connections(settings)}
     before = {name: os.environ.get(name) for name in given}
@@ -95,7 +96,7 @@ def surroundings(settings: Settings) -> Iterator[None]:
 
 
 def references(value: Any) -> Iterator[Reference]:
-    """Give every reference to an Airflow connection in settings."""
+    """Find every reference to an Airflow connection in settings."""
     if isinstance(value, Reference):
         if value.scheme == "airflow":
             yield value

@@ -33,8 +33,8 @@ def _answered(answer: str, seen: set[Any]) -> set[Any]:
 
     with create_session() as session:
         waiting = select(HITLDetail, TaskInstance).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
-        asked = waiting.where(HITLDetail.responded_at.is_(None), TaskInstance.state == "awaiting_input")
-        found = session.execute(asked).all()
+        pending = waiting.where(HITLDetail.responded_at.is_(None), TaskInstance.state == "awaiting_input")
+        found = session.execute(pending).all()
         for detail, instance in found:
             if detail.ti_id in seen:
                 detail.responded_by, detail.responded_at, detail.chosen_options = USER, timezone.utcnow(), [answer]

@@ -89,12 +89,12 @@ def _night(driven: DrivenAirflow, master: str) -> Night:
         dag_run = lab_airflow.begun(driven.airflow)
         run = f"/api/v2/dags/nightly/dagRuns/{dag_run}"
         before = _killed_in_mid_stage(driven)
-        asked = f"{run}/taskInstances/reconciliation.approve/0/hitlDetails"
+        approval = f"{run}/taskInstances/reconciliation.approve/0/hitlDetails"
         awaited(lambda: "awaiting_input" == _states(driven, run).get("approve"), "nobody was asked", _A_RUN)
         time.sleep(2)  # Airflow fails a task that is answered in the moment of its asking
         answer = {"chosen_options": ["Approve"], "params_input": {}}
-        driven.ask("PATCH", asked, answer)
-        second = _said(driven, "PATCH", asked, answer)
+        driven.ask("PATCH", approval, answer)
+        second = _said(driven, "PATCH", approval, answer)
         awaited(lambda: driven.ask("GET", run)["state"] in ("success", "failed"), "the night did not end", _A_RUN)
         link = driven.ask("GET", f"{run}/taskInstances/reconciliation.report/links?map_index=0")["extra_links"]
         address = driven.airflow.url + str(link["Reconciliation report"])

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.airflow import stages
-from reconcile.airflow.alerts import alerts
+from reconcile.airflow import review as reviews
 from reconcile.airflow.application import (
     REFUSED,
     TRY_LATER,
@@ -21,9 +20,9 @@ from reconcile.airflow.application import (
     application,
     main,
 )
-from reconcile.airflow.asked import Asked, run_id_of
 from reconcile.airflow.installation import Installation
-from reconcile.airflow.review import not_applied, review
+from reconcile.airflow.review import alerts, not_applied, review
+from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
 from reconcile.airflow.submission import arguments, configuration, ids_file, references
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
@@ -44,7 +43,7 @@ from tests.unit.handoffs import expected, fence, link_summary, summary, verified
 
 FILE = Path("contracts/user-account.yaml")
 AT = datetime(2026, 11, 18, 1, 0, tzinfo=UTC)
-ASKED = Asked(str(FILE), "user-account-1")
+SCHEDULED = ScheduledRun(str(FILE), "user-account-1")
 LINK = "user-account/login"
 AGGREGATES = {LINK: 100}
 
@@ -94,58 +93,58 @@ def test_any_file_name_gives_a_run_id() -> None:
 
 def test_what_is_asked_comes_through_a_task() -> None:
     """What is asked for is the same after it was handed on."""
-    wanted = replace(ASKED, ids=("a",), consumers=("login",), max_corrections=3)
-    assert wanted.data() == Asked.of(wanted.data()).data()
+    wanted = replace(SCHEDULED, ids=("a",), consumers=("login",), max_corrections=3)
+    assert wanted.data() == ScheduledRun.of(wanted.data()).data()
 
 
 def test_a_person_is_asked_where_the_contract_wants_it() -> None:
     """There are corrections, and their link needs approval."""
-    assert review(ASKED, plan(2), AGGREGATES)["needs_approval"]
+    assert review(SCHEDULED, plan(2), AGGREGATES)["needs_approval"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "made"),
+    ("scheduled_run", "made"),
     [
-        (ASKED, plan(0)),
-        (ASKED, plan(2, approval=False)),
-        (ASKED, plan(2, refused=("more than the cap",))),
-        (replace(ASKED, apply=False), plan(2)),
-        (replace(ASKED, max_corrections=1), plan(2)),
-        (replace(ASKED, max_ratio=0.01), plan(2)),
+        (SCHEDULED, plan(0)),
+        (SCHEDULED, plan(2, approval=False)),
+        (SCHEDULED, plan(2, refused=("more than the cap",))),
+        (replace(SCHEDULED, apply=False), plan(2)),
+        (replace(SCHEDULED, max_corrections=1), plan(2)),
+        (replace(SCHEDULED, max_ratio=0.01), plan(2)),
     ],
 )
-def test_nobody_is_asked_in_vain(asked: Asked, made: Plan) -> None:
+def test_nobody_is_asked_in_vain(scheduled_run: ScheduledRun, made: Plan) -> None:
     """Nobody is asked where nothing is to be approved, or nothing would be applied."""
-    assert not review(asked, made, AGGREGATES)["needs_approval"]
+    assert not review(scheduled_run, made, AGGREGATES)["needs_approval"]
 
 
 def test_a_ratio_is_a_share_of_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only some ids were asked for: two of them are few among a hundred."""
-    run = Workspace(str(tmp_path)).run(ASKED.run_id)
+    run = Workspace(str(tmp_path)).run(SCHEDULED.run_id)
     inputs = run.inputs("digest")
     run.publish(plan(2), inputs)
     run.publish(summary(drifted(2, compared=2)), inputs)
     run.publish(fence(100), inputs)
-    monkeypatch.setattr(stages, "installation", lambda: Installation(None, str(tmp_path), tmp_path))
-    some = replace(ASKED, ids=("a", "b"), max_ratio=0.02)
-    assert stages.reviewed(some)["needs_approval"]
-    assert "more than 1.00%" in str(stages.reviewed(replace(some, max_ratio=0.01))["skipped"])
+    monkeypatch.setattr(reviews, "installation", lambda: Installation(None, str(tmp_path), tmp_path))
+    some = replace(SCHEDULED, ids=("a", "b"), max_ratio=0.02)
+    assert reviews.read_review(some)["needs_approval"]
+    assert "more than 1.00%" in str(reviews.read_review(replace(some, max_ratio=0.01))["skipped"])
 
 
 @pytest.mark.parametrize("decision", [None, {}, {"chosen_options": ["Reject"]}, {"chosen_options": []}])
 def test_nothing_is_applied_without_a_yes(decision: dict[str, Any] | None) -> None:
     """Anything but an explicit yes is a no."""
-    assert "the corrections were not approved" == not_applied(review(ASKED, plan(2), AGGREGATES), decision)
+    assert "the corrections were not approved" == not_applied(review(SCHEDULED, plan(2), AGGREGATES), decision)
 
 
 def test_a_yes_is_enough() -> None:
     """What was approved is applied."""
-    assert not_applied(review(ASKED, plan(2), AGGREGATES), {"chosen_options": ["Approve"]}) is None
+    assert not_applied(review(SCHEDULED, plan(2), AGGREGATES), {"chosen_options": ["Approve"]}) is None
 
 
 def test_a_yes_does_not_lift_a_refusal() -> None:
     """A plan that is refused is not applied, whatever somebody answered."""
-    reviewed = review(ASKED, plan(2, refused=("more than the cap",)), AGGREGATES)
+    reviewed = review(SCHEDULED, plan(2, refused=("more than the cap",)), AGGREGATES)
     assert "refused" in str(not_applied(reviewed, {"chosen_options": ["Approve"]}))
 
 
@@ -155,7 +154,7 @@ def test_agreement_alerts_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "raised"),
     [
         ("drift", alerts(summary(drifted(3)), (), plan(), None)),
         ("incomplete", alerts(summary(unread={LINK: "it does not answer"}), (), None, None)),
@@ -164,9 +163,9 @@ def test_agreement_alerts_nobody() -> None:
         ("drift", alerts(summary(drifted(3)), (), plan(3), verified(verified_link({"converged": 2}, 1)))),
     ],
 )
-def test_what_people_are_told(kind: str, told: list[Any]) -> None:
+def test_what_people_are_told(kind: str, raised: list[Any]) -> None:
     """Drift, incomplete runs, refused plans and failed repairs are each told once."""
-    assert [kind] == [each.kind for each in told]
+    assert [kind] == [each.kind for each in raised]
 
 
 def test_drift_does_not_close_the_gate() -> None:
@@ -204,25 +203,25 @@ def test_only_a_contract_of_the_folder_is_taken(tmp_path: Path) -> None:
 
 def test_the_application_is_told_all() -> None:
     """Stages, consumers, the settings and the approval reach the application, and where the ids stand."""
-    asked = replace(ASKED, ids=("a", "b"), consumers=("login",))
+    scheduled_run = replace(SCHEDULED, ids=("a", "b"), consumers=("login",))
     ids = Path("ids.json")
     place = Installation(Path("r.yaml"), "runs", Path())
     expected = (
         "--run user-account-1 --contract contracts/user-account.yaml --stages apply,verify --mode auto"
         " --consumer login --ids ids.json --config r.yaml --workspace runs --approved"
     )
-    assert expected == " ".join(arguments(asked, ("apply", "verify"), place, ids, approved=True))
+    assert expected == " ".join(arguments(scheduled_run, ("apply", "verify"), place, ids, approved=True))
 
 
 def test_many_ids_reach_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be more than a command line holds, of any form; a driver elsewhere finds them where it is started."""
-    asked = tuple(f"id {number} \n ü '" for number in range(50_000))
-    with ids_file(asked) as file:
+    wanted = tuple(f"id {number} \n ü '" for number in range(50_000))
+    with ids_file(wanted) as file:
         assert file is not None
-        assert (asked, 0o600) == (_ids(file), file.stat().st_mode & 0o777)
+        assert (wanted, 0o600) == (_ids(file), file.stat().st_mode & 0o777)
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert asked == _ids(file)
+    assert wanted == _ids(file)
     with ids_file(()) as none:
         assert none is None
 

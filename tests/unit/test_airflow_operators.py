@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconcile.airflow.asked import Asked
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import APPROVE
+from reconcile.airflow.scheduled_run import ScheduledRun
 from reconcile.files import committed
 
 pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
@@ -23,7 +23,7 @@ pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
 if TYPE_CHECKING:
     from reconcile.airflow.operators import StageApplication
 
-ASKED = Asked("contracts/user-account.yaml", "user-account-1", ids=("a", "b")).data()
+SCHEDULED = ScheduledRun("contracts/user-account.yaml", "user-account-1", ids=("a", "b")).data()
 TABLE = committed("docs", "cluster.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| ([^|]+) \| `(\{.+\})` \|$", TABLE, flags=re.M))
 WAITS = {"skipped": None, "needs_approval": True}
@@ -48,7 +48,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def made(connection: str, stages: Sequence[str] = ("gather",), **given: Any) -> tuple[StageApplication, Any]:
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
-        return operators.StageApplication(task_id="t", asked=ASKED, stages=stages, **given), commands
+        return operators.StageApplication(task_id="t", scheduled_run=SCHEDULED, stages=stages, **given), commands
 
     return made
 
@@ -97,7 +97,7 @@ def test_a_report_stands_below_airflow(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
     from reconcile.airflow.link import ReportLink, address
 
-    task: Any = SimpleNamespace(asked={"run_id": "user-account-1"})
+    task: Any = SimpleNamespace(scheduled_run={"run_id": "user-account-1"})
     assert f"{path}/reconcile/runs/user-account-1" == ReportLink().get_link(task, ti_key=None)
     assert f"{path}/reconcile/" == address("/")
 

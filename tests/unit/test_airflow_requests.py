@@ -77,7 +77,7 @@ def value(id_: str) -> bytes:
 
 def claimed(dag_run: str) -> list[str | None]:
     """Give the ids of the requests that a run of the DAG takes on."""
-    return [each.request_id for each in claims.claimed("on_request", dag_run)]
+    return [each.request_id for each in claims.claim("on_request", dag_run)]
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_a_request_is_done_once_everything_was_read(
 ) -> None:
     """Until then it stays with the run of the DAG that has it, and is tried again when that is cleared."""
     Topic(monkeypatch, value("r-1"))
-    (asked,) = claims.claimed("on_request", "run")
-    run = Workspace(str(tmp_path)).run(asked.run_id)
+    (scheduled_run,) = claims.claim("on_request", "run")
+    run = Workspace(str(tmp_path)).run(scheduled_run.run_id)
     if complete is not None:
         run.publish(summary(), run.inputs("digest"), complete=complete)
-    assert (state == "done") == claims.finished(asked)
+    assert (state == "done") == claims.finish(scheduled_run)
     known = control.requests.find("r-1")
-    assert (state, asked.run_id if complete else None) == (known.state, known.run_id)
+    assert (state, scheduled_run.run_id if complete else None) == (known.state, known.run_id)
 
 
 def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
@@ -182,15 +182,15 @@ def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     sent: list[Wanted] = []
     monkeypatch.setattr(import_module("reconcile.cli.request"), "_sent", lambda *given: sent.append(given[-1]))
     control.requests.queue("r-1", "user-account", ["b", "a"], apply=True)
-    first = claims.claimed("on_request", "deleted")
+    first = claims.claim("on_request", "deleted")
     assert [] == claimed("next")
     assert (0, "r-1\n") == _invoked(tmp_path, "--request-id", "r-1", "--again")
     assert [Wanted("r-1", "user-account", ("b", "a"), apply=True)] == sent
-    assert first == claims.claimed("on_request", "next")
+    assert first == claims.claim("on_request", "next")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--again"], "--again takes --request-id alone"),
         (["--again", "--request-id", "r-1", "--id", "a"], "what was asked then"),
@@ -200,14 +200,14 @@ def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["--again", "--request-id", "r-2"], "r-2 is of the contract user-balance"),
     ],
 )
-def test_what_cannot_be_given_back(tmp_path: Path, control: ControlStore, arguments: list[str], told: str) -> None:
+def test_what_cannot_be_given_back(tmp_path: Path, control: ControlStore, arguments: list[str], message: str) -> None:
     """It is refused with the reason."""
     control.requests.queue("r-1", "user-account")
     control.requests.finish("r-1", "x")
     control.requests.queue("r-2", "user-balance")
     code, said = _invoked(tmp_path, *arguments)
     assert code
-    assert told in said
+    assert message in said
 
 
 def _invoked(workspace: Path, *arguments: str) -> tuple[int, str]:

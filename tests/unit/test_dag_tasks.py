@@ -57,9 +57,9 @@ def test_a_night_takes_all_contracts(folder: Path, monkeypatch: pytest.MonkeyPat
     """As their folder holds them when it runs, each with a run of its own."""
     nightly = dag("nightly")
     monkeypatch.setattr(nightly, "get_current_context", lambda: {"dag_run": run("nightly")})
-    asked = nightly.contracts.function()
-    assert ["user-account", "user-balance"] == [Path(each["contract"]).stem for each in asked]
-    assert 2 == len({each["run_id"] for each in asked})
+    runs = nightly.contracts.function()
+    assert ["user-account", "user-balance"] == [Path(each["contract"]).stem for each in runs]
+    assert 2 == len({each["run_id"] for each in runs})
 
 
 def test_a_backfill_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,19 +77,19 @@ def test_what_the_form_asks_is_taken(folder: Path, monkeypatch: pytest.MonkeyPat
     on_demand = dag("on_demand")
     context = {"dag_run": run("on_demand", "manual", contract="user-account"), "params": PARAMS}
     monkeypatch.setattr(on_demand, "get_current_context", lambda: context)
-    asked = on_demand.asked.function()
-    assert ([], ["a"], False) == (asked["consumers"], asked["ids"], asked["apply"])
+    scheduled_run = on_demand.scheduled_run.function()
+    assert ([], ["a"], False) == (scheduled_run["consumers"], scheduled_run["ids"], scheduled_run["apply"])
 
 
 @pytest.mark.parametrize(
-    ("conf", "told"),
+    ("conf", "message"),
     [
         ({"contract": "user-account", "aply": True}, "there is no parameter aply; there are contract, consumers"),
         ({"contract": "user-acount"}, 'did you mean "user-account"'),
     ],
 )
 def test_what_nobody_knows_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any], told: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any], message: str
 ) -> None:
     """Airflow takes any key: a cap that is misspelt would be no cap."""
     from airflow.sdk.exceptions import AirflowFailException
@@ -97,5 +97,5 @@ def test_what_nobody_knows_is_refused(
     on_demand = dag("on_demand")
     context = {"dag_run": run("on_demand", "manual", **conf), "params": {**PARAMS, "contract": conf["contract"]}}
     monkeypatch.setattr(on_demand, "get_current_context", lambda: context)
-    with pytest.raises(AirflowFailException, match=told):
-        on_demand.asked.function()
+    with pytest.raises(AirflowFailException, match=message):
+        on_demand.scheduled_run.function()

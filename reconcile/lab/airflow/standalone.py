@@ -1,4 +1,4 @@
-"""An Airflow of its own in one folder: provided, started with everything wired, asked, and ended."""
+"""An Airflow of its own in one folder: provided, started with everything wired, queried, and ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ USER = "admin"
 _TO_START, _TO_STOP = 240.0, 90.0
 _PARTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 _PLUGIN = 'from reconcile.airflow.plugin import ReconcilePlugin\n\n__all__ = ["ReconcilePlugin"]\n'
-# What is started in the background may have been told to ignore the interrupt by which we end it.
+# What is started in the background may have been started to ignore the interrupt by which we end it.
 _DETACH = (
     "import signal, subprocess, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
     " subprocess.Popen(sys.argv[1:], start_new_session=True)"
@@ -60,7 +60,7 @@ class Standalone:
         return self.home / "standalone.log"
 
     def environment(self) -> dict[str, str]:
-        """Give the environment of every command of this Airflow."""
+        """Build the environment of every command of this Airflow."""
         paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
         return {
@@ -99,7 +99,7 @@ class Standalone:
             made = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode("ascii")
             write_atomically(self.home / "fernet.key", made, mode=0o600)
         done = subprocess.run(
-            [sys.executable, "-m", "reconcile.airflow.provide"],
+            [sys.executable, "-m", "reconcile.lab.airflow.provide"],
             input=json.dumps(wanted),
             env=self.environment(),
             capture_output=True,
@@ -134,38 +134,38 @@ class Standalone:
             )
 
     def healthy(self) -> bool:
-        """Tell whether all parts say that they are."""
+        """Query whether all parts are healthy."""
         try:
-            found = self._asked("GET", "/api/v2/monitor/health", None, {})
+            found = self._query("GET", "/api/v2/monitor/health", None, {})
         except UnreachableError:
             return False
         return all(found.get(part, {}).get("status") == "healthy" for part in _PARTS)
 
     def stop(self) -> None:
-        """End it: its parent is asked to, then whatever is left of it is ended."""
+        """Interrupt its parent, then end every process that remains."""
         for parent in self._parents():
             process.end(parent, signal.SIGINT, "Airflow", _TO_STOP)
         for pid in self.processes():
             process.end(pid, signal.SIGTERM, "a part of Airflow", 10)
 
     def processes(self) -> list[int]:
-        """Give every process that was started by this Airflow, however deep."""
+        """Find every process that was started by this Airflow, however deep."""
         home = str(self.home.resolve())
         return process.find(lambda each: each.pid != os.getpid() and each.environ().get(_MARK) == home)
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> dict[str, Any]:
         """Ask its REST API as its user; raise UnreachableError with what it said where it refuses.
 
-        Who asks often signs in once, and gives the token.
+        A caller with many queries signs in once and passes the token.
         """
-        return self._asked(method, path, body, {"Authorization": f"Bearer {token or self.token()}"})
+        return self._query(method, path, body, {"Authorization": f"Bearer {token or self.token()}"})
 
     def token(self) -> str:
-        """Sign in and give what a browser, or a program, then shows."""
-        asked = {"username": USER, "password": self.password}
-        return str(self._asked("POST", "/auth/token", asked, {})["access_token"])
+        """Sign in and return the token that a browser, or a program, then shows."""
+        credentials = {"username": USER, "password": self.password}
+        return str(self._query("POST", "/auth/token", credentials, {})["access_token"])
 
-    def _asked(self, method: str, path: str, body: Any, headers: dict[str, str]) -> dict[str, Any]:
+    def _query(self, method: str, path: str, body: Any, headers: dict[str, str]) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = Request(  # noqa: S310 - the scheme is ours
             self.url + path, data, {"Content-Type": "application/json", **headers}, method=method

@@ -1,4 +1,4 @@
-"""What a run of a DAG is asked to do for one contract, and the id of the run that does it."""
+"""What a run of a DAG does for one contract, and the id of that run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MARK = 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked for one contract; tasks hand it on as a dictionary."""
+class ScheduledRun:
+    """A run of one contract that a DAG schedules; tasks hand it on as a dictionary."""
 
     contract: str
     """The contract's file."""
@@ -30,26 +30,26 @@ class Asked:
     apply: bool = True
     """Whether corrections may be emitted, if the contract's approval is given."""
     max_corrections: int | None = None
-    """At most so many corrections on a link, also where the contract allows more."""
+    """At most this many corrections on a link, also where the contract allows more."""
     max_ratio: float | None = None
-    """At most such a share of a link's aggregates, also where the contract allows more."""
+    """At most this share of a link's aggregates, also where the contract allows more."""
     request_id: str | None = None
-    """The request in the control store that asked for it."""
+    """The request in the control store that it answers."""
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Asked:
-        """Read what `data` gave."""
+    def of(cls, data: Mapping[str, Any]) -> ScheduledRun:
+        """Parse what `data` built."""
         return cls(**data)
 
     def data(self) -> dict[str, Any]:
-        """Give it as tasks hand it on."""
+        """Build the dictionary that tasks hand on."""
         return {**asdict(self), "consumers": list(self.consumers), "ids": list(self.ids)}
 
 
 def run_id_of(file: Path, dag_id: str, dag_run_id: str, at: datetime, part: str = "") -> str:
-    """Give the id of a contract's run: the same for every attempt of one run of a DAG, sorted by time.
+    """Build the id of a contract's run: the same for every attempt of one run of a DAG; ids sort by time.
 
-    Files whose names differ have runs of their own; `part` tells several of one file in one run of a DAG apart.
+    Files whose names differ have runs of their own; `part` distinguishes several of one file in one run of a DAG.
     """
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("._-") or "contract"
     instant = at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")

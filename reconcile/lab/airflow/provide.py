@@ -1,4 +1,4 @@
-"""Provides what an Airflow of ours needs before it starts: its database, our pool, variables and connections.
+"""Provides what the lab's Airflow needs before it starts: its database, our pool, variables and connections.
 
 Reads one JSON object from stdin: {"pools": {NAME: SLOTS}, "variables": {NAME: TEXT}, "connections": {ID: {...}}}.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def provide(wanted: dict[str, Any]) -> None:
-    """Bring the database up to date, and pools, variables and connections to what is wanted."""
+    """Migrate the database, and write the wanted pools, variables and connections."""
     from airflow.models import Connection, Pool, Variable
     from airflow.utils.db import initdb
     from airflow.utils.session import create_session
