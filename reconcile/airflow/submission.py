@@ -43,7 +43,7 @@ def arguments(
 
 @contextmanager
 def ids_file(ids: Sequence[str]) -> Iterator[Path | None]:
-    """Write the ids to a file that lasts as long as the block, for a command line has no room for many; None without any."""
+    """Write the ids to a file for as long as the block lasts: they may not fit on a command line. None without ids."""
     if not ids:
         yield None
         return

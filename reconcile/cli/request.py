@@ -21,7 +21,7 @@ from reconcile.settings.settings import load_settings
 if TYPE_CHECKING:
     from typing import Literal
 
-    from reconcile.pipeline.requests import Wanted
+    from reconcile.pipeline.requests import RequestRecord
     from reconcile.settings.settings import Settings
 
 
@@ -52,7 +52,7 @@ def request(
 ) -> None:
     """Ask Airflow to run CONTRACT. The control store keeps the request, and a record on a topic wakes Airflow."""
     from reconcile.control.store import open_control
-    from reconcile.pipeline.requests import TOPIC, Wanted, given_back, keep, read
+    from reconcile.pipeline.requests import TOPIC, RequestRecord, given_back, keep, read
 
     given = context.get_parameter_source("mode") is not ParameterSource.DEFAULT
     if again and (request_id is None or ids or ids_file or apply or given):
@@ -63,7 +63,9 @@ def request(
         if again and request_id is not None:
             wanted = given_back(control, request_id, contract.stem)
         else:
-            asked = Wanted(request_id or str(uuid.uuid4()), contract.stem, ids_of(ids, ids_file) or (), mode, apply)
+            asked = RequestRecord(
+                request_id or str(uuid.uuid4()), contract.stem, ids_of(ids, ids_file) or (), mode, apply
+            )
             wanted = read(asked.value())
             keep(control, wanted)
     problem = _sent(settings, cluster, wanted)
@@ -75,7 +77,7 @@ def request(
         say(f"reconcile: {problem}; the request is kept, and Airflow finds it when it next looks")
 
 
-def _sent(settings: Settings, cluster: str, wanted: Wanted) -> str | None:
+def _sent(settings: Settings, cluster: str, wanted: RequestRecord) -> str | None:
     """Send the wake-up; give why it could not be sent."""
     from reconcile.pipeline.requests import send
 

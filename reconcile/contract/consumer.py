@@ -161,7 +161,7 @@ class Failure(Model):
         return self
 
     def topics(self) -> Iterator[tuple[KeyPath, str]]:
-        """Give each topic for failed events, with its path."""
+        """List each topic for failed events, with its path."""
         for index, retry in enumerate(self.retry):
             yield ("retry", index), retry.topic
         if self.dead_letter is not None:
@@ -245,7 +245,7 @@ RepairableCause = Annotated[
 ]
 
 
-class Repair(Model):
+class RepairTerms(Model):
     """What may be repaired, and within which bounds."""
 
     route: Route = "main"
@@ -285,7 +285,7 @@ class Consumer(Rows):
     """How long to wait for the group and for rows in motion."""
     tolerance: Tolerance = Tolerance()
     """Drift that is reported but does not fail the run."""
-    repair: Repair = Repair()
+    repair: RepairTerms = RepairTerms()
     """What may be repaired, and within which bounds."""
     quality: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     """The expectation suites that the copy is checked with."""

@@ -22,7 +22,7 @@ from reconcile.contract.consumer import (
     Failure,
     FailureTopic,
     Ledger,
-    Repair,
+    RepairTerms,
     RepairTopic,
     Settle,
     StashTable,
@@ -51,7 +51,7 @@ __all__ = [
     "Key",
     "Ledger",
     "Outbox",
-    "Repair",
+    "RepairTerms",
     "RepairTopic",
     "Settle",
     "Source",
@@ -203,7 +203,7 @@ class Contract(Model):
         return {each.name: each for each in self.consumers}[name]
 
     def link(self, consumer: Consumer) -> str:
-        """Give the name of the link from the source to a consumer, such as user-account/login."""
+        """Build the name of the link from the source to a consumer, such as user-account/login."""
         return f"{self.aggregate}/{consumer.name}"
 
     @property
@@ -219,7 +219,7 @@ def load_contract(path: Path) -> Contract:
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema of contracts, for editors."""
+    """Build the JSON Schema of contracts, for editors."""
     schema = Contract.model_json_schema(by_alias=True, schema_generator=_SchemaGenerator)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "reconcile contract"}
 

@@ -1,4 +1,4 @@
-"""The lab's folder: where its servers keep their files, what it was told, and its secrets."""
+"""The lab's folder: its servers' files, its state, and its secrets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Lab:
         self.remember(**asdict(State()) | {"ports": self.state().ports})
 
     def password(self, role: str) -> str:
-        """Give the password of a database role, made when it is first asked for."""
+        """Read the password of a database role; made on the first call."""
         file = self.root / "secrets" / f"{role}.password"
         try:
             if not file.exists():
@@ -105,7 +105,7 @@ class Lab:
             raise RefusedError(f"{file} is another account's: use the lab as the account that made it") from None
 
     def url(self, database: str, role: str | None = None) -> str:
-        """Give a database's URL for one of its roles; its own service's unless told."""
+        """Build a database's URL for one of its roles, by default its own service's."""
         role = role or _OWNERS.get(database, f"{database}_service")
         return f"postgresql://{role}:{self.password(role)}@127.0.0.1:{self.state().ports.postgres}/{database}"
 

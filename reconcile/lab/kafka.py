@@ -48,7 +48,7 @@ class Kafka:
 
     @property
     def holds_data(self) -> bool:
-        """Whether an earlier start left its files."""
+        """Whether it has files of an earlier start."""
         return self._formatted.exists()
 
     def up(self) -> None:
@@ -59,7 +59,7 @@ class Kafka:
         )
 
     def down(self) -> None:
-        """Stop the broker if it runs, and what a killed command left."""
+        """Stop the broker if it runs, and the processes of a killed command."""
         for pid in (*self._running("kafka.Kafka"), *self._running("kafka.tools.StorageTool")):
             process.end(pid, signal.SIGTERM, self.name)
         admin_client.cache_clear()  # the next broker at this address is another one

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 CLOSED_EVERY = 50  # of so many accounts, one was closed by its last event
-ACTIVE_EVERY = 5  # of so many accounts, one left a record in the activity feed
+ACTIVE_EVERY = 5  # of so many accounts, one has a record in the activity feed
 PLUS_EVERY = 4  # of so many accounts, one moved to another tariff
 _BATCH = 5_000
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,7 +86,7 @@ def write_share(lab: Lab, aggregates: int, seed: int, worker: int, workers: int)
 
 
 def uuids(dice: np.random.Generator, count: int) -> NDArray[np.uint8]:
-    """Give random (version 4) uuids as rows of 36 ASCII bytes."""
+    """Compute random (version 4) uuids as rows of 36 ASCII bytes."""
     raw = dice.integers(0, 256, (count, 16), dtype=np.uint8)
     raw[:, 6] = (raw[:, 6] & 0x0F) | 0x40
     raw[:, 8] = (raw[:, 8] & 0x3F) | 0x80

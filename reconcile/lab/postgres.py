@@ -54,7 +54,7 @@ class Postgres:
 
     @property
     def holds_data(self) -> bool:
-        """Whether an earlier start left its files."""
+        """Whether it has files of an earlier start."""
         return (self._data / "PG_VERSION").exists()
 
     def up(self) -> None:
@@ -71,7 +71,7 @@ class Postgres:
         process.wait_until(self._answers, f"Postgres did not answer on port {port}", _TO_START, self._log)
 
     def down(self) -> None:
-        """Stop the server if it runs, and what a killed one left."""
+        """Stop the server if it runs, and the processes of a killed one."""
         while pid := self.pid:
             process.end(pid, signal.SIGINT, self.name)
         self._end_the_rest()

@@ -31,7 +31,7 @@ def wait_until(
 
 
 def tail(log: Path | None, lines: int = 15) -> str:
-    """Give the end of a log as an addition to a message."""
+    """Read the end of a log, as an addition to a message."""
     if log is None or not log.exists():
         return ""
     text = log.read_text("utf-8", errors="replace").splitlines()[-lines:]
@@ -71,7 +71,7 @@ def _listener(port: int) -> str:
 
 
 def find(is_ours: Callable[[psutil.Process], bool]) -> list[int]:
-    """Give the pids of the running processes that are ours, also of those that a killed command left."""
+    """Query the pids of the running processes that are ours, also those of a killed command."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it ended meanwhile, or is another account's and so not ours
@@ -105,7 +105,7 @@ def end(pid: int, stop: signal.Signals, what: str, seconds: float = 30) -> None:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """Give the account that a server which refuses to run as root runs as; None where we are not root."""
+    """Choose the account for a server that refuses to run as root; None if we are not root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
@@ -115,14 +115,14 @@ def reachable(path: Path) -> bool:
 
 
 def walkable_home(folder: Path) -> Path:
-    """Give where an unprivileged account can keep files for `folder`: there, or else below /var/tmp."""
+    """Choose where an unprivileged account can keep files for `folder`: there, or else below /var/tmp."""
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
     elsewhere = Path("/var/tmp") / f"reconcile-lab-{name}"  # noqa: S108 - `own` checks whose it is
     return folder if reachable(folder) and not elsewhere.exists() else elsewhere
 
 
 def own(home: Path, account: pwd.struct_passwd | None) -> None:
-    """Make a folder, unless it is there, that only one account may enter; ours unless told."""
+    """Make a folder, unless it is there, that only one account may enter, by default ours."""
     uid, gid = (account.pw_uid, account.pw_gid) if account else (os.geteuid(), os.getegid())
     if home.is_symlink() or (home.exists() and home.stat().st_uid not in (os.geteuid(), uid)):
         raise RefusedError(f"{home} belongs to somebody else: remove it, or put the lab elsewhere with --dir")

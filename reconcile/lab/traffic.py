@@ -96,7 +96,7 @@ class _Run:
         def guarded() -> None:
             try:
                 work(*arguments)
-            except Exception as error:  # noqa: BLE001 - told by the thread that waits
+            except Exception as error:  # noqa: BLE001 - raised by the thread that waits
                 self._failures.append(error)
 
         thread = threading.Thread(target=guarded, daemon=True)

@@ -34,7 +34,7 @@ def append(file: Path, rows: Iterable[Truth]) -> None:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """Give the truth so far, in the order in which it was made."""
+    """Read the truth so far, in the order in which it was made."""
     if not file.exists():
         return []
     rows = []

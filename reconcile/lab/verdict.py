@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FaultVerdict:
     """One fault: how often it was planted, and how often it was found and named."""
 
     fault: str
@@ -20,8 +20,10 @@ class Verdict:
     """By its cause; or with its cause among the alternatives, where the evidence leaves several."""
 
 
-def verdicts(truth: Iterable[Mapping[str, Any]], findings: Iterable[Mapping[str, Any]]) -> tuple[list[Verdict], int]:
-    """Give a verdict on each fault, and how many findings no fault explains."""
+def verdicts(
+    truth: Iterable[Mapping[str, Any]], findings: Iterable[Mapping[str, Any]]
+) -> tuple[list[FaultVerdict], int]:
+    """Build a verdict on each fault, and count the findings that no fault explains."""
     found = {(each["link"], each["aggregate_id"]): each for each in findings}
     counted: dict[tuple[str, str], list[int]] = {}
     known = set()
@@ -37,5 +39,5 @@ def verdicts(truth: Iterable[Mapping[str, Any]], findings: Iterable[Mapping[str,
         numbers[1] += (finding["difference"], fields) == (row["difference"], sorted(row["fields"]))
         certain = finding["confidence"] == "certain"
         numbers[2] += row["cause"] in ([finding["cause"]] if certain else [finding["cause"], *finding["alternatives"]])
-    lines = [Verdict(fault, cause, *numbers) for (fault, cause), numbers in counted.items()]
+    lines = [FaultVerdict(fault, cause, *numbers) for (fault, cause), numbers in counted.items()]
     return lines, len(found.keys() - known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from concurrent.futures import Future
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import astuple
 from pathlib import Path
@@ -38,7 +38,7 @@ _WRITTEN_BY_US = "# Written by `reconcile lab up`; it is written anew whenever t
 
 
 def up(lab: Lab, ports: Ports | None = None) -> None:
-    """Bring the world up, whatever an earlier command left: afterwards both servers answer and hold what they need."""
+    """Bring the world up, also after a command that was cut off: then both servers answer and hold what they need."""
     if not lab.made:
         _stop(lab)  # what still runs of a lab whose folder was removed
         lab.refuse_foreign()
@@ -66,7 +66,7 @@ def up(lab: Lab, ports: Ports | None = None) -> None:
             kafka.up()
             _LOG.info("providing databases, roles and topics")
             _provide_databases(lab)
-            _provide_topics(lab)
+            provide_topics(lab, TOPICS)
             _write_settings(lab)
         except BaseException:
             for server in servers:
@@ -104,7 +104,7 @@ def _wipe(lab: Lab) -> None:
 
 
 def status(lab: Lab) -> dict[str, Any]:
-    """Tell where the world stands and how to reach it."""
+    """Query the state of the world and how to reach it."""
     if not (lab.root / "state.json").exists():
         return {"running": False, "folder": str(lab.root.resolve())}
     state = lab.state()
@@ -131,7 +131,7 @@ def require_running(lab: Lab) -> None:
 
 
 def settings_file(lab: Lab) -> Path:
-    """Give the settings that the lab writes: reconcile.yaml beside its folder, unless a team's own stands there."""
+    """Choose where the lab writes its settings: reconcile.yaml beside its folder, unless a team has its own there."""
     beside = _beside(lab)
     if _written_by_us(beside) or (not beside.exists() and os.access(beside.parent, os.W_OK)):
         return beside
@@ -237,18 +237,23 @@ def _provide_databases(lab: Lab) -> None:
             cursor.execute(committed("sql", "roles", "reader.sql").read_text("utf-8"))
 
 
-def _provide_topics(lab: Lab) -> None:
-    from confluent_kafka import KafkaException
+def provide_topics(lab: Lab, wanted: Mapping[str, int]) -> None:
+    """Make topics of so many partitions each, unless they are there."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
     admin = admin_client(lab.bootstrap)
 
     def provided() -> bool:
-        topics = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
+        topics = [NewTopic(name, partitions, 1) for name, partitions in wanted.items()]
         try:
             for future in admin.create_topics(topics).values():
-                _created(future)
-            return TOPICS.keys() <= admin.list_topics(timeout=10).topics.keys()
+                try:
+                    future.result(30)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+            return wanted.keys() <= admin.list_topics(timeout=10).topics.keys()
         except TimeoutError:
             return False
         except KafkaException as error:
@@ -257,13 +262,3 @@ def _provide_topics(lab: Lab) -> None:
             raise
 
     process.wait_until(provided, "Kafka did not take the lab's topics", 60)
-
-
-def _created(future: Future[None]) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-
-    try:
-        future.result(30)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise

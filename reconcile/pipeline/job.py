@@ -1,4 +1,4 @@
-"""What a stage works on: one contract, one run, and what was asked of it."""
+"""What a stage works on: one contract, one run, and its scope."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Job:
         return tuple(each for each in self.contract.consumers if each.name in chosen)
 
     def inputs(self, made_of: Iterable[str | Manifest] = ()) -> Inputs:
-        """Say what an artifact of this job is made of."""
+        """Build what an artifact of this job is made of."""
         settings: dict[str, JsonValue] = {"mode": self.mode, "consumers": [each.name for each in self.consumers]}
         if self.scope.ids is not None:
             settings["ids"] = list(self.scope.ids)

@@ -1,4 +1,4 @@
-"""What a run leaves in the control store: that it was, what it found, and what of that had been found before."""
+"""A run's record in the control store: its stages, what it found, and what of that had been found before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require_own(job: Job) -> None:
 
 
 def reach(job: Job, stage: Stage) -> None:
-    """Write down that a run has come to a stage."""
+    """Record that a run has come to a stage."""
     with _control(job) as control:
         if control is not None:
             write_stage(control, job, stage)
@@ -53,7 +53,7 @@ def places(job: Job) -> frozenset[tuple[str, int, int]]:
 
 
 def audited(job: Job, summary: Summary) -> Summary:
-    """Write down what a run found; return its figures with what is new on each link, came back, and is gone.
+    """Record what a run found; return its figures with what is new on each link, came back, and is gone.
 
     Where the control store does not take it, `not_recorded` says so: the audit's result holds all the same.
     """
@@ -74,7 +74,7 @@ def audited(job: Job, summary: Summary) -> Summary:
 
 
 def verified(job: Job, result: Verified) -> Verified:
-    """Write down how a run ended that was repaired; `not_recorded` says where the control store does not take it."""
+    """Record how a run ended that was repaired; `not_recorded` says where the control store does not take it."""
     try:
         with _control(job) as control:
             if control is not None:

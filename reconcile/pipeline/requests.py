@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from reconcile.errors import RefusedError, UnreachableError
@@ -31,7 +31,7 @@ _MODES = ("auto", "digest", "full")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestRecord:
     """A request as a record holds it."""
 
     id: str
@@ -42,12 +42,11 @@ class Wanted:
     apply: bool = False
 
     def value(self) -> bytes:
-        """Give the value of its record."""
-        said = {"id": self.id, "contract": self.contract, "ids": list(self.ids), "mode": self.mode, "apply": self.apply}
-        return json.dumps(said, ensure_ascii=False).encode(errors="surrogatepass")
+        """Build the value of its record."""
+        return json.dumps(asdict(self), ensure_ascii=False).encode(errors="surrogatepass")
 
 
-def read(value: bytes | None) -> Wanted:
+def read(value: bytes | None) -> RequestRecord:
     """Read a record's value; raise RefusedError with what is wrong in it."""
     try:
         said = json.loads(value or b"")
@@ -69,16 +68,16 @@ def read(value: bytes | None) -> Wanted:
         raise RefusedError(f"its mode is none of {', '.join(_MODES)}")
     if not isinstance(apply, bool):
         raise RefusedError("its apply is neither true nor false")
-    return Wanted(id_, contract, tuple(ids), mode, apply)
+    return RequestRecord(id_, contract, tuple(ids), mode, apply)
 
 
-def keep(control: ControlStore, wanted: Wanted) -> None:
+def keep(control: ControlStore, wanted: RequestRecord) -> None:
     """Queue a request; one that was delivered before stays as it is."""
     control.requests.queue(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply)
 
 
-def given_back(control: ControlStore, request_id: str, contract: str) -> Wanted:
-    """Queue a request once more of which the run of the DAG is gone, and give it as it was asked for.
+def given_back(control: ControlStore, request_id: str, contract: str) -> RequestRecord:
+    """Queue a request again whose run of the DAG is gone, and return it as it was.
 
     Raises RefusedError if it is another contract's, or done.
     """
@@ -88,10 +87,10 @@ def given_back(control: ControlStore, request_id: str, contract: str) -> Wanted:
     if control.requests.requeue(request_id).state == "done":
         how = f"by the run {known.run_id}" if known.run_id else "without a run"
         raise RefusedError(f"the request {request_id} is done, {how}: ask anew, under another id")
-    return Wanted(known.id, known.contract, known.ids, known.mode, known.apply)
+    return RequestRecord(known.id, known.contract, known.ids, known.mode, known.apply)
 
 
-def send(cluster: Mapping[str, Any], wanted: Wanted, topic: str = TOPIC) -> None:
+def send(cluster: Mapping[str, Any], wanted: RequestRecord, topic: str = TOPIC) -> None:
     """Send a request's record and wait until the cluster has it; raise UnreachableError if it has not in time."""
     from confluent_kafka import Producer
 
@@ -108,10 +107,10 @@ def send(cluster: Mapping[str, Any], wanted: Wanted, topic: str = TOPIC) -> None
 
 
 def drain(cluster: Mapping[str, Any], control: ControlStore, say: Callable[[str], None], topic: str = TOPIC) -> int:
-    """Keep every request that stands in the topic, and only then count its record as read; give how many.
+    """Keep every request in the topic, and only then commit its record; return how many.
 
-    A record that holds no request is told and passed by: nobody could ever run it. Where the control store does not
-    keep one, that is raised, and the record is read again next time.
+    A record that holds no request is reported and skipped: nobody could ever run it. If the control store does not keep
+    a request, the error is raised, and the record is read again next time.
     """
     return sum(_kept(message, control, say, topic) for message in _received(cluster, topic))
 
@@ -134,12 +133,12 @@ def _kept(message: Message, control: ControlStore, say: Callable[[str], None], t
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Tell whether it is text that a database keeps: some of it, without NUL and halves of characters."""
+    """Check that it is text that a database keeps: not empty, without NUL and halves of characters."""
     return isinstance(value, str) and re.fullmatch("[^\0\ud800-\udfff]+", value) is not None
 
 
 def _received(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
-    """Read what the keepers have not, up to where the topic ends now; each is committed when the next is wanted."""
+    """Read what the group has not committed, up to the topic's end now; commit each record when the next is wanted."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     settings = {**cluster, "group.id": KEEPERS, "enable.auto.commit": False, "log_level": 0}

@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[TracedRecord]:
-    """Give the records of an id or of a correlation id as they are now, by time; at most so many."""
+    """Read the records of an id or of a correlation id as they are now, by time; at most `limit`."""
     from pyspark.sql import functions as f
 
     topic = job.contract.topic
@@ -47,7 +47,7 @@ def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit:
     column, value = (ID, aggregate_id) if aggregate_id is not None else (CORRELATION_ID, correlation_id)
     records = log.where(f.col(column).eqNullSafe(f.lit(value)))
     aside = reduce(lambda left, right: left.unionByName(right), frames)
-    # Not every framework keeps the event's own headers: then its place in the topic tells.
+    # Not every framework keeps the event's own headers: then its place in the topic identifies it.
     if aggregate_id is not None:
         ours = aside.where(f.col("id").eqNullSafe(f.lit(aggregate_id)))
     else:

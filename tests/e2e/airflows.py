@@ -125,7 +125,7 @@ def driven_airflow(folder: Path) -> Iterator[DrivenAirflow]:
         faults.plant(lab, faults.named(FAULTS), 2)
         driven = DrivenAirflow(lab, airflow, folder / "runs")
         _provide(driven)
-        lab_airflow.provide_topic(lab)
+        world.provide_topics(lab, lab_airflow.REQUEST_TOPIC)
         lab_airflow.start_services(lab, driven.airflow)
         try:
             yield driven

@@ -20,7 +20,7 @@ from reconcile.lab import process
 from reconcile.lab.airflow import world as lab_airflow
 from reconcile.lab.airflow.spark_cluster import cluster
 from reconcile.lab.airflow.world import awaited
-from reconcile.pipeline.requests import Wanted
+from reconcile.pipeline.requests import RequestRecord
 from reconcile.settings.settings import load_settings
 from tests.e2e.airflows import CONTRACT, DrivenAirflow, driven_airflow
 
@@ -195,7 +195,11 @@ def test_requests_are_answered_once(driven: DrivenAirflow, night: Night) -> None
     arguments = ["request", str(driven.airflow.home / "contracts" / f"{CONTRACT}.yaml"), "--config", str(config)]
     arguments += ["--workspace", str(driven.runs), "--request-id", "r-1", "--id", "nobody"]
     sent = [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)]
-    for value in (b'{"id": "\\u0000", "contract": "x"}', Wanted("r-2", CONTRACT, ("no one",)).value(), b"[" * 100_000):
+    for value in (
+        b'{"id": "\\u0000", "contract": "x"}',
+        RequestRecord("r-2", CONTRACT, ("no one",)).value(),
+        b"[" * 100_000,
+    ):
         driven.send(value)
     before = len(_runs(driven))
     first, second = driven.test("on_request"), driven.test("on_request")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +27,7 @@ from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.relay import producer
-from tests.integration.worlds import seeded_world
+from tests.integration.worlds import seeded_world, until
 from tests.ports import ports_of
 from tests.schemas import valid_output
 
@@ -80,14 +79,6 @@ def facts_of(lab: Lab, contract: Path) -> ClusterFacts:
     """Ask the cluster what the checks look at."""
     with closing(ClusterClient("main", {"bootstrap.servers": lab.bootstrap})) as cluster:
         return cluster_facts(cluster, load_contract(contract))
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -104,13 +104,13 @@ def test_what_came_after_the_reading_is_not_committed(fresh: Lab) -> None:
     """A group commits what it has read, whatever has arrived since."""
     group = Group(fresh.bootstrap, "reads-before-it-commits", LOGIN.topic)
     with stage_of(fresh) as stage:
-        group.unread()
+        group.poll()
         (person,) = stage.people(1)
         event = stage.user.rename(person.user_id, stage.first_name(person.first_name))
         stage.publish()
         group.commit()
         stage.settle()
-    assert [event.event_id] == [record.event_id for record in group.unread()]
+    assert [event.event_id] == [record.event_id for record in group.poll()]
 
 
 def test_traffic_drains_a_topic_that_ends_with_a_marker(fresh: Lab) -> None:
@@ -199,7 +199,7 @@ def test_zoe_is_greeted_by_her_former_name(damaged: Lab) -> None:
 
 def test_a_blocked_partition_waits(damaged: Lab) -> None:
     """B2: billing's group stands before the record that it cannot apply, in that partition alone."""
-    behind = offsets.unread(offsets.admin_client(damaged.bootstrap), "billing-service", "user-balance")
+    behind = offsets.lag(offsets.admin_client(damaged.bootstrap), "billing-service", "user-balance")
     assert {11} == set(behind)
 
 

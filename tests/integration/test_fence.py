@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -50,7 +50,7 @@ from reconcile.lab.traffic import Traffic, traffic
 from reconcile.settings.settings import load_settings
 from reconcile.settings.urls import PostgresUrl, parse
 from reconcile.workspace import handoff
-from tests.integration.worlds import seeded_world
+from tests.integration.worlds import seeded_world, until, until_decided
 from tests.ports import ports_of
 from tests.schemas import valid_output
 
@@ -135,14 +135,8 @@ class Scratch:
         assert not sender.flush(30)
         if transactional and commit:
             sender.commit_transaction(30)
-            until(self._decided)
+            until_decided(self.lab.bootstrap, self.name)
         self.sender = sender  # an open transaction lasts as long as its producer
-
-    def _decided(self) -> bool:
-        """Tell whether the log shows how the last transaction ended: its producer hears of it before."""
-        with closing(ClusterClient("main", {"bootstrap.servers": self.lab.bootstrap})) as cluster:
-            partitions = cluster.topic(self.name).partitions
-            return cluster.ends(self.name, partitions) == cluster.high_watermarks(self.name, partitions)
 
     def commit(self, places: dict[int, int]) -> None:
         offsets.commit(self.lab.bootstrap, f"{self.name}-group", self.name, places)
@@ -173,14 +167,6 @@ class Scratch:
 def scratch(lab: Lab, admin: AdminClient, tmp_path: Path) -> Scratch:
     """A topic with two partitions and a group that does not exist yet."""
     return Scratch(lab, admin, tmp_path)
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
 
 
 def rows(lab: Lab, database: str, query: str) -> list[tuple[Any, ...]]:

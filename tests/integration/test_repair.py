@@ -101,7 +101,7 @@ class World:
 
     def records(self, topic: str = ACCOUNT) -> list[Record]:
         """Read a topic as another service would."""
-        return Group(self.lab.bootstrap, "nobody", topic).unread()
+        return Group(self.lab.bootstrap, "nobody", topic).poll()
 
 
 @dataclass(frozen=True)

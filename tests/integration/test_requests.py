@@ -8,7 +8,7 @@ import pytest
 
 from reconcile.control.store import ControlStore
 from reconcile.lab.services import offsets
-from reconcile.pipeline.requests import KEEPERS, Wanted, drain, send
+from reconcile.pipeline.requests import KEEPERS, RequestRecord, drain, send
 from tests.integration.emission_world import World, emission_world, until
 
 
@@ -30,8 +30,8 @@ def control(world: World) -> Iterator[ControlStore]:
 def test_requests_are_kept_once(world: World, control: ControlStore) -> None:
     """What was kept counts as read; what holds no request is passed by, and told."""
     topic, told = world.topic().name, list[str]()
-    send(world.cluster, Wanted("one", "user"), topic)
-    send(world.cluster, Wanted("two", "user"), topic)
+    send(world.cluster, RequestRecord("one", "user"), topic)
+    send(world.cluster, RequestRecord("two", "user"), topic)
     with world.producer({}) as producer:
         producer.produce(topic, b"nothing of the kind")
     kept = [drain(world.cluster, control, told.append, topic) for _ in range(2)]
@@ -44,7 +44,7 @@ def test_a_sender_with_transactions_is_no_reason_to_wait(world: World, control: 
     with world.producer({"transactional.id": "sender"}) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.produce(topic.name, Wanted("three", "user").value())
+        producer.produce(topic.name, RequestRecord("three", "user").value())
         producer.commit_transaction()
     until(lambda: topic.ends() == topic.ends(committed_only=True), "the transaction is open")
     assert 1 == drain(world.cluster, control, pytest.fail, topic.name)

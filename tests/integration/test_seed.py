@@ -33,14 +33,14 @@ def snapshot(lab: Lab) -> dict[str, Any]:
                 cursor.execute(f"select {name}::text from {name} order by 1")
                 found[name] = cursor.fetchall()
     for service in SERVICES:
-        found[service.topic] = Group(lab.bootstrap, "a-group-that-never-commits", service.topic).unread()
+        found[service.topic] = Group(lab.bootstrap, "a-group-that-never-commits", service.topic).poll()
     return found
 
 
 def unread(lab: Lab) -> dict[str, dict[int, tuple[int, int]]]:
     """Give what a group has not committed."""
     admin = offsets.admin_client(lab.bootstrap)
-    behind = {service.name: offsets.unread(admin, service.group, service.topic) for service in SERVICES}
+    behind = {service.name: offsets.lag(admin, service.group, service.topic) for service in SERVICES}
     return {name: places for name, places in behind.items() if places}
 
 
@@ -61,12 +61,12 @@ def test_seeded_records_look_like_published_ones() -> None:
     """A record of the seed has the fields, headers and partition that the service and its relay give one."""
     with seeded_world(aggregates=50) as lab:
         group = Group(lab.bootstrap, "login-service", "user-account")
-        seeded: list[Record] = Group(lab.bootstrap, "nobody", "user-account").unread()
+        seeded: list[Record] = Group(lab.bootstrap, "nobody", "user-account").poll()
         with closing(connect(lab.url("user"))) as database:
             service = UserService(database, random.Random(1))  # noqa: S311
             service.change_email(seeded[0].aggregate_id, "someone@example.org")
             Relay(database, producer(lab.bootstrap)).run()
-        (published,) = group.unread()
+        (published,) = group.poll()
     assert list(seeded[0].body()) == list(published.body())
     assert list(seeded[0].headers) == list(published.headers)
     assert seeded[0].partition == published.partition

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from reconcile.kafka.client import ClusterClient
 from reconcile.lab import world
 from reconcile.lab.folder import Lab, Ports
 from reconcile.lab.postgres import Postgres
@@ -15,6 +17,21 @@ from reconcile.lab.seed import seed
 from tests.ports import ports_of
 
 PORTS = ports_of("worlds")
+
+
+def until(holds: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def until_decided(bootstrap: str, topic: str) -> None:
+    """Wait until the log shows how a topic's last transaction ended: its producer hears of it before."""
+    with closing(ClusterClient("main", {"bootstrap.servers": bootstrap})) as cluster:
+        partitions = cluster.topic(topic).partitions
+        until(lambda: cluster.ends(topic, partitions) == cluster.high_watermarks(topic, partitions))
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.fence import UnreadableLink
 from reconcile.pipeline.handoffs import LinkSummary
-from reconcile.pipeline.requests import Wanted, read
+from reconcile.pipeline.requests import RequestRecord, read
 from reconcile.pipeline.stages import IncompleteError, require_read
 from reconcile.quality.gate import unmet
 from reconcile.settings.connections import ClusterConnection
@@ -176,7 +176,7 @@ def test_drift_does_not_close_the_gate() -> None:
 
 def test_a_request_is_read_as_it_was_written() -> None:
     """A record holds all that was asked for."""
-    wanted = Wanted("r-1", "user-account", ("a", "ü"), "full", apply=True)
+    wanted = RequestRecord("r-1", "user-account", ("a", "ü"), "full", apply=True)
     assert wanted == read(wanted.value())
 
 

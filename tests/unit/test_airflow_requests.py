@@ -18,7 +18,7 @@ from reconcile.control.errors import ControlRefusedError
 from reconcile.control.store import ControlStore, open_control
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline import requests as wakeup
-from reconcile.pipeline.requests import Wanted, read
+from reconcile.pipeline.requests import RequestRecord, read
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace
 from tests.unit.handoffs import summary
@@ -72,7 +72,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control
 
 def value(id_: str) -> bytes:
     """Build the value of a request's record."""
-    return Wanted(id_, "user-account").value()
+    return RequestRecord(id_, "user-account").value()
 
 
 def claimed(dag_run: str) -> list[str | None]:
@@ -126,7 +126,7 @@ def test_what_is_not_kept_does_not_count_as_read(
     control.requests.queue("before", "user-account")
     topic = Topic(monkeypatch, value("r-1"), value("r-2"))
 
-    def keep(_: ControlStore, wanted: Wanted) -> None:
+    def keep(_: ControlStore, wanted: RequestRecord) -> None:
         if wanted.id == "r-2":
             raise error
 
@@ -156,7 +156,7 @@ def test_a_run_takes_on_so_many_at_most(monkeypatch: pytest.MonkeyPatch, control
 
 def test_a_request_of_no_contract_is_done(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
     """Nobody could ever run it."""
-    Topic(monkeypatch, Wanted("r-1", "gone").value(), value("r-2"))
+    Topic(monkeypatch, RequestRecord("r-1", "gone").value(), value("r-2"))
     assert ["r-2"] == claimed("run")
     assert ("done", None) == ((known := control.requests.find("r-1")).state, known.run_id)
 
@@ -179,13 +179,13 @@ def test_a_request_is_done_once_everything_was_read(
 def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
     """Whoever deleted the run of the DAG that had it asks for it again, and it goes on with the same run."""
     Topic(monkeypatch)
-    sent: list[Wanted] = []
+    sent: list[RequestRecord] = []
     monkeypatch.setattr(import_module("reconcile.cli.request"), "_sent", lambda *given: sent.append(given[-1]))
     control.requests.queue("r-1", "user-account", ["b", "a"], apply=True)
     first = claims.claim("on_request", "deleted")
     assert [] == claimed("next")
     assert (0, "r-1\n") == _invoked(tmp_path, "--request-id", "r-1", "--again")
-    assert [Wanted("r-1", "user-account", ("b", "a"), apply=True)] == sent
+    assert [RequestRecord("r-1", "user-account", ("b", "a"), apply=True)] == sent
     assert first == claims.claim("on_request", "next")
 
 

@@ -19,7 +19,7 @@ _LOOK_AGAIN = 0.2
 
 
 def run(lab: Lab, going: threading.Event) -> None:
-    """Publish what is committed and consume it, until told to stop; raise ReconcileError if a service fails."""
+    """Publish what is committed and consume it, until `going` is cleared; raise ReconcileError if a service fails."""
     from reconcile.lab.services.copies import SERVICES
     from reconcile.lab.services.member import Member
     from reconcile.lab.world import require_running
@@ -30,7 +30,7 @@ def run(lab: Lab, going: threading.Event) -> None:
     def guarded(work: object) -> None:
         try:
             work(going)  # type: ignore[operator]
-        except Exception as error:  # noqa: BLE001 - told by the thread that waits
+        except Exception as error:  # noqa: BLE001 - raised by the thread that waits
             failures.append(error)
             going.clear()
 

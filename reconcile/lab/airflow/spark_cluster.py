@@ -31,7 +31,7 @@ _CLASS = "org.apache.spark.deploy"
 
 @contextmanager
 def cluster(port: int, folder: Path) -> Iterator[str]:
-    """Give the URL of a master with two workers, which end with the block; their logs and work stand in `folder`."""
+    """Start a master, whose URL it yields, and two workers; they end with the block and log and work in `folder`."""
     url = f"spark://127.0.0.1:{port}"
     for number in range(WORKERS + 2):
         process.refuse_taken(port + number, "Spark's cluster", "another first port")
@@ -86,7 +86,7 @@ def _daemon(folder: Path, name: str, daemon: str, *arguments: str) -> subprocess
 
 
 def _alive(port: int) -> int | None:
-    """Give how many workers the master knows; None as long as it does not answer."""
+    """Query how many workers the master knows; None as long as it does not answer."""
     try:
         with urlopen(f"http://127.0.0.1:{port + 1}/json/", timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])

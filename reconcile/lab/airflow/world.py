@@ -12,7 +12,6 @@ from reconcile.files import committed
 from reconcile.lab import faults, process, seed, world
 from reconcile.lab.airflow.standalone import Standalone
 from reconcile.lab.folder import Lab, write_atomically
-from reconcile.lab.services.offsets import admin_client
 from reconcile.pipeline.requests import TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -21,6 +20,8 @@ WAITING = ("on_demand", "on_request")
 """The DAGs that run when somebody asks."""
 AGGREGATES, SEED = 1000, 42
 FAULTS = ("zoey-race", "swallowed-exception", "hand-edit", "relay-lost-rows")
+
+REQUEST_TOPIC = {TOPIC: 3}
 
 _TO_PARSE = 120.0
 
@@ -31,7 +32,7 @@ Wiring = Callable[[Path, Path, Path, str, str], dict[str, Any]]
 def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]") -> str:
     """Bring up the world if it is not, its services, and an Airflow with everything wired.
 
-    Starts a night, and gives the id of its run.
+    Starts a night, and returns the id of its run.
     """
     if airflow.processes():
         raise RefusedError(f"the Airflow in {airflow.home} runs already: see {airflow.url}, or take it down first")
@@ -44,7 +45,7 @@ def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]") 
             _LOG.info(f"seeding {AGGREGATES:,} aggregates and planting {', '.join(FAULTS)}")
             seed.seed(lab, AGGREGATES, SEED)
             faults.plant(lab, faults.named(FAULTS), 3)
-        provide_topic(lab)
+        world.provide_topics(lab, REQUEST_TOPIC)
         _LOG.info("providing Airflow's database")
         airflow.provide(wiring(_settings(lab, airflow), _runs(lab), committed("contracts"), lab.bootstrap, master))
         start_services(lab, airflow)
@@ -63,7 +64,7 @@ def down(airflow: Standalone) -> None:
 
 
 def begun(airflow: Standalone) -> str:
-    """Start an Airflow that is provided, let its DAGs run, and start a night; give the id of its run."""
+    """Start an Airflow that is provided, let its DAGs run, and start a night; return the id of its run."""
     _LOG.info("starting Airflow, which takes a minute")
     airflow.start()
     token = airflow.token()
@@ -73,7 +74,7 @@ def begun(airflow: Standalone) -> str:
 
 
 def awaited(condition: Callable[[], bool], what: str, seconds: float) -> None:
-    """Wait for what Airflow's API tells, which a busy machine may leave unanswered for a moment."""
+    """Wait for a condition on Airflow's API, which a busy machine may not answer for a moment."""
 
     def holds() -> bool:
         try:
@@ -85,7 +86,7 @@ def awaited(condition: Callable[[], bool], what: str, seconds: float) -> None:
 
 
 def _night(airflow: Standalone, token: str) -> str:
-    """Give the id of the night to look at: the missed one, which begins by itself at first, or else a new one."""
+    """Find the night to look at: at first the missed one, which begins by itself, later a new one."""
     path = "/api/v2/dags/nightly/dagRuns"
 
     def runs() -> list[str]:
@@ -111,19 +112,6 @@ def _unpause(airflow: Standalone, token: str, dag_id: str) -> None:
         f"Airflow did not find the DAG {dag_id}",
         _TO_PARSE,
     )
-
-
-def provide_topic(lab: Lab) -> None:
-    """Make the request topic, unless it is there."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
-
-    for future in admin_client(lab.bootstrap).create_topics([NewTopic(TOPIC, 3, 1)]).values():
-        try:
-            future.result(30)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
 
 
 def start_services(lab: Lab, airflow: Standalone) -> None:

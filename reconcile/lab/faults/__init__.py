@@ -66,7 +66,7 @@ FAULTS = (
 
 
 def named(names: Sequence[str]) -> list[Fault]:
-    """Give the faults of these names; `all` names every one."""
+    """Choose the faults of these names; `all` names every one."""
     by_name = {fault.name: fault for fault in FAULTS}
     chosen: list[Fault] = []
     for name in names:
@@ -84,7 +84,7 @@ def named(names: Sequence[str]) -> list[Fault]:
 
 
 def plant(lab: Lab, faults: Sequence[Fault], count: int) -> int:
-    """Plant faults, `count` aggregates for each of their forms; gives how many rows the truth grew by."""
+    """Plant faults, `count` aggregates for each of their forms; return how many rows the truth grew by."""
     require_running(lab)
     with lab.alone("fault"):
         state = lab.state()

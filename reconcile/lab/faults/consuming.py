@@ -71,8 +71,8 @@ def crash_before_commit(stage: Stage, count: int) -> None:
         records.append(stage.user.sign_in(person.user_id))
     stage.publish()
     for service in (BILLING, ACTIVITY):
-        _, unread = stage.polled(service)
-        apply_all(service, stage.database(service.name), unread)
+        _, records_read = stage.polled(service)
+        apply_all(service, stage.database(service.name), records_read)
         stage.consume(service)
     stage.tell(BILLING, ids(people), "changed", "duplicate_applied", "log_to_consumer", ["balance"])
     doubled = [event.aggregate_id for event in records]

@@ -37,7 +37,7 @@ def zoey_race(stage: Stage, count: int) -> None:
     retry = Park(stage.sender, _RETRY_1, LOGIN.group, parking.spring_retry)
     stage.consume(LOGIN, only(delayed, DatabaseTimeoutError), retry)
     retries = Group(stage.lab.bootstrap, _LOGIN_RETRY, _RETRY_1)
-    apply_all(LOGIN, stage.database("login"), retries.unread())
+    apply_all(LOGIN, stage.database("login"), retries.poll())
     retries.commit()
     stage.tell(LOGIN, ids(people), "changed", "out_of_order", "log_to_consumer", ["display_name"])
 
@@ -51,7 +51,7 @@ def retry_pending(stage: Stage, count: int) -> None:
     stage.consume(LOGIN, trouble, Park(stage.sender, _RETRY_1, LOGIN.group, parking.spring_retry))
     retries = Group(stage.lab.bootstrap, _LOGIN_RETRY, _RETRY_1)
     again = Park(stage.sender, _RETRY_2, LOGIN.group, parking.spring_retry)
-    apply_all(LOGIN, stage.database("login"), retries.unread(), trouble, again)
+    apply_all(LOGIN, stage.database("login"), retries.poll(), trouble, again)
     retries.commit()
     stage.tell(LOGIN, ids(people), "changed", "retrying", "log_to_consumer", ["email"])
 
@@ -95,6 +95,6 @@ def record_dead_letter(stage: Stage, count: int) -> None:
     retries = Group(stage.lab.bootstrap, _ACTIVITY_RETRY, _RECORD_RETRY)
     dead = Park(stage.sender, _RECORD_DEAD, ACTIVITY.group, parking.smallrye_dead_letter)
     lost = failing[:count]
-    apply_all(ACTIVITY, stage.database("activity"), retries.unread(), only(lost, UnreadableError), dead)
+    apply_all(ACTIVITY, stage.database("activity"), retries.poll(), only(lost, UnreadableError), dead)
     retries.commit()
     stage.tell(ACTIVITY, [event.aggregate_id for event in lost], "missing", "dead_lettered", "log_to_consumer")

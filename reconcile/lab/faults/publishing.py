@@ -17,7 +17,7 @@ from reconcile.lab.process import wait_until
 from reconcile.lab.services import offsets
 from reconcile.lab.services.copies import ACTIVITY, BILLING, LOGIN
 from reconcile.lab.services.relay import producer, send
-from reconcile.lab.services.user import ACCOUNT_TOPIC, BALANCE_TOPIC, Event, encode
+from reconcile.lab.services.user import ACCOUNT_TOPIC, BALANCE_TOPIC, OutboxEvent, encode
 from reconcile.lab.world import PARTITIONS
 
 
@@ -30,7 +30,7 @@ def relay_lost_rows(stage: Stage, count: int) -> None:
         records.append(stage.user.sign_in(person.user_id))
     for person in leavers:
         stage.user.close(person.user_id)
-    _lose(stage)
+    _mark_published(stage)
     stage.tell(LOGIN, ids(people), "changed", "never_published", "source_to_log", ["email"])
     stage.tell(LOGIN, ids(newcomers), "missing", "never_published", "source_to_log")
     stage.tell(LOGIN, ids(leavers), "orphan", "never_published", "source_to_log")
@@ -44,7 +44,7 @@ def version_gap(stage: Stage, count: int) -> None:
     people = stage.people(count)
     for person in people:
         stage.user.rename(person.user_id, stage.first_name(person.first_name))
-    _lose(stage)
+    _mark_published(stage)
     for person in people:
         stage.user.change_email(person.user_id, stage.mail())
     stage.publish()
@@ -102,7 +102,7 @@ def producer_reorder(stage: Stage, count: int) -> None:
     in_flight = producer(stage.lab.bootstrap, **{"enable.idempotence": False})
     send(in_flight, second)
     send(in_flight, first)
-    _mark(stage)
+    _mark_published(stage)
     stage.consume(LOGIN)
     stage.tell(LOGIN, ids(people), "changed", "out_of_order", "source_to_log", ["email"])
 
@@ -128,7 +128,7 @@ def wrong_partitioner(stage: Stage, count: int) -> None:
     later = [stage.user.change_tariff(person.user_id, "gold") for person in lucky]
     names = [stage.user.rename(person.user_id, stage.first_name(person.first_name)) for person in renamed]
     send(stray, [*ahead, *later, *names])
-    _mark(stage)
+    _mark_published(stage)
     # Two members of billing: the one with the stray's partition runs ahead for some users, and lags for others.
     early, late = _event_ids(ahead), _event_ids(later)
     stage.consume(BILLING, arrange=lambda record: -1 if record.event_id in early else int(record.event_id in late))
@@ -179,7 +179,7 @@ def broken_record(stage: Stage, count: int) -> None:
         stage.user.top_up(person.user_id, Decimal("40.00"))
     cut = set(ids(cut_off))
 
-    def broken(event: Event, body: dict[str, object]) -> str:
+    def broken(event: OutboxEvent, body: dict[str, object]) -> str:
         if event.topic == BALANCE_TOPIC:
             return encode({**body, "amount": "forty euros"})
         if event.aggregate_id in cut:
@@ -193,15 +193,12 @@ def broken_record(stage: Stage, count: int) -> None:
     stage.tell(BILLING, ids(payers), "changed", "schema_violation", "source_to_log", ["balance"])
 
 
-def _lose(stage: Stage) -> None:
+def _mark_published(stage: Stage) -> None:
     while pending := stage.unpublished():
         stage.relay.mark_published([position for position, _ in pending])
 
 
-_mark = _lose  # somebody else published them
-
-
-def _send_as(stage: Stage, written: Callable[[Event, dict[str, object]], str]) -> None:
+def _send_as(stage: Stage, written: Callable[[OutboxEvent, dict[str, object]], str]) -> None:
     while pending := stage.unpublished():
         send(
             stage.sender,
@@ -210,7 +207,7 @@ def _send_as(stage: Stage, written: Callable[[Event, dict[str, object]], str]) -
         stage.relay.mark_published([position for position, _ in pending])
 
 
-def _event_ids(events: list[Event]) -> set[str]:
+def _event_ids(events: list[OutboxEvent]) -> set[str]:
     return {event.event_id for event in events}
 
 

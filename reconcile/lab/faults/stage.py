@@ -17,7 +17,7 @@ from reconcile.lab.services.consumer import Group, OnFailure, Trouble, apply_all
 from reconcile.lab.services.copies import BILLING, SERVICES, Record, Service
 from reconcile.lab.services.database import connect
 from reconcile.lab.services.relay import Relay, producer
-from reconcile.lab.services.user import ACCOUNT_TOPIC, BALANCE_TOPIC, Event, UserService
+from reconcile.lab.services.user import ACCOUNT_TOPIC, BALANCE_TOPIC, OutboxEvent, UserService
 from reconcile.lab.truth import Truth, read
 from reconcile.lab.world import PARTITIONS
 
@@ -67,7 +67,7 @@ class Stage:
         self.relay = Relay(self.database("user"), self.sender)
 
     def database(self, name: str) -> connection:
-        """Give a service's own session with its database."""
+        """Open a service's own session with its database, once."""
         if name not in self._sessions:
             self._sessions[name] = self.stack.enter_context(closing(connect(self.lab.url(name))))
         return self._sessions[name]
@@ -112,29 +112,29 @@ class Stage:
             found.append(person)
         return found
 
-    def changed_twice(self, count: int) -> tuple[list[Person], list[Event], list[Event]]:
-        """Rename people, then change their e-mail addresses; gives the people and the events of either change."""
+    def changed_twice(self, count: int) -> tuple[list[Person], list[OutboxEvent], list[OutboxEvent]]:
+        """Rename people, then change their e-mail addresses; return the people and the events of either change."""
         people = self.people(count)
         renamed = [self.user.rename(person.user_id, self.first_name(person.first_name)) for person in people]
         return people, renamed, [self.user.change_email(person.user_id, self.mail()) for person in people]
 
-    def changed_and_new(self, count: int) -> tuple[list[Person], list[Person], list[Event]]:
-        """Change some people's e-mail addresses and register others; gives both and all the events."""
+    def changed_and_new(self, count: int) -> tuple[list[Person], list[Person], list[OutboxEvent]]:
+        """Change some people's e-mail addresses and register others; return both and all the events."""
         people, newcomers = self.people(count), self.newcomers(count)
         registered = [event for _, event in self.unpublished()]
         changed = [self.user.change_email(person.user_id, self.mail()) for person in people]
         return people, newcomers, registered + changed
 
     def mail(self) -> str:
-        """Give an e-mail address that nobody has."""
+        """Choose an e-mail address that nobody has."""
         return f"{self.user.new_id()[:13]}@{self.dice.choice(DOMAINS)}"
 
     def first_name(self, other_than: str) -> str:
-        """Give a name that differs from another even where accents do not count."""
+        """Choose a name that differs from another even where accents do not count."""
         return self.dice.choice([name for name in FIRST_NAMES if name[0] != other_than[0]])
 
     def home(self, topic: str, aggregate_id: str, partitioner: Partitioner = Partitioner.MURMUR2) -> int:
-        """Give the partition that a producer with this partitioner chooses today."""
+        """Compute the partition that a producer with this partitioner chooses today."""
         return partition_of(aggregate_id.encode(), self._partitions[topic], partitioner)
 
     def undisturbed(self, user_id: str) -> bool:
@@ -142,11 +142,11 @@ class Stage:
         return STRUCK not in (self.home(ACCOUNT_TOPIC, user_id), self.home(BALANCE_TOPIC, user_id))
 
     def publish(self) -> None:
-        """Let the relay publish what the commands left in the outbox."""
+        """Let the relay publish what the commands put into the outbox."""
         self.relay.run()
 
-    def unpublished(self) -> list[tuple[int, Event]]:
-        """Give what the relay would publish next."""
+    def unpublished(self) -> list[tuple[int, OutboxEvent]]:
+        """Read what the relay would publish next."""
         return self.relay.pending()
 
     def consume(
@@ -158,17 +158,17 @@ class Stage:
         tries: int = 1,
     ) -> None:
         """Let a service consume all that is there; `arrange` lets some partitions run ahead of others."""
-        group, unread = self.polled(service)
-        apply_all(service, self.database(service.name), sorted(unread, key=arrange), trouble, on_failure, tries)
+        group, records = self.polled(service)
+        apply_all(service, self.database(service.name), sorted(records, key=arrange), trouble, on_failure, tries)
         group.commit()
 
     def polled(self, service: Service) -> tuple[Group, list[Record]]:
         """Let a service read all that is there; what it does with that, and whether it commits it, is to follow."""
         group = Group(self.lab.bootstrap, service.group, service.topic)
-        return group, group.unread(but=(STRUCK,) if service is BILLING else ())
+        return group, group.poll(but=(STRUCK,) if service is BILLING else ())
 
     def settle(self) -> None:
-        """Publish and consume whatever is left, as on a good day."""
+        """Publish and consume everything, as on a good day."""
         self.publish()
         for service in SERVICES:
             self.consume(service)
@@ -190,12 +190,12 @@ class Stage:
         ]
 
 
-def only(events: Iterable[Event], failure: Callable[[], Exception]) -> Trouble:
+def only(events: Iterable[OutboxEvent], failure: Callable[[], Exception]) -> Trouble:
     """Let these events, and no others, fail."""
     ids = {event.event_id for event in events}
     return lambda record: failure() if record.event_id in ids else None
 
 
 def ids(people: Iterable[Person]) -> list[str]:
-    """Give their ids."""
+    """List their ids."""
     return [person.user_id for person in people]

@@ -111,7 +111,7 @@ class Stash:
 
 
 def login_stash(database: connection, sender: Producer) -> Stash:
-    """Give login's stash."""
+    """Build login's stash."""
     return Stash(database, Park(sender, "user-account.login.stash", LOGIN.group, parking.stash))
 
 
@@ -124,14 +124,14 @@ class Group:
         self._topic = topic
         self._read: dict[int, int] = {}
 
-    def unread(self, but: Sequence[int] = ()) -> list[Record]:
+    def poll(self, but: Sequence[int] = ()) -> list[Record]:
         """Read what the group has not committed, partition by partition, all but some, up to where they end now.
 
         A commit returns before what it decided can be read: what stands in a transaction is waited for.
         """
         from confluent_kafka import KafkaException
 
-        places = offsets.unread(offsets.admin_client(self._bootstrap), self._group, self._topic)
+        places = offsets.lag(offsets.admin_client(self._bootstrap), self._group, self._topic)
         places = {number: place for number, place in places.items() if number not in but}
         self._read = {}
         options = {

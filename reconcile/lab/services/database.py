@@ -19,7 +19,7 @@ def connect(url: str) -> connection:
 
 @contextmanager
 def connected(url: str, autocommit: bool = False) -> Iterator[cursor]:
-    """Give a cursor whose one transaction commits at the end of the block."""
+    """Open a cursor whose one transaction commits at the end of the block."""
     with closing(connect(url)) as session:
         session.autocommit = autocommit
         with session.cursor() as cursor:

@@ -48,7 +48,7 @@ class Member:
         self._ready = threading.Event()
 
     def run(self, going: threading.Event) -> None:
-        """Consume until told to stop."""
+        """Consume until `going` is cleared."""
         from confluent_kafka import KafkaError, TopicPartition
 
         with closing(self._consumer), closing(connect(self._database_url)) as database:
@@ -58,12 +58,12 @@ class Member:
                 self._unblock()
                 done: dict[int, int] = {}
                 for message in self._consumer.consume(_BATCH, 0.05):
-                    partition, told = message.partition() or 0, message.error()
-                    if told is not None and told.code() != KafkaError._PARTITION_EOF:
-                        raise RuntimeError(str(told))
+                    partition, status = message.partition() or 0, message.error()
+                    if status is not None and status.code() != KafkaError._PARTITION_EOF:
+                        raise RuntimeError(str(status))
                     if partition in self._blocked:
                         continue
-                    if told is not None:  # all before it was read; a marker at the end takes an offset too
+                    if status is not None:  # all before it was read; a marker at the end takes an offset too
                         done[partition] = message.offset() or 0
                         continue
                     record = parking.received(message)
@@ -84,8 +84,8 @@ class Member:
         """Tell whether all that the topic held a moment ago is committed; a blocked partition does not count."""
         if not self._ready.is_set():
             return False
-        behind = offsets.unread(self._admin, self.service.group, self.service.topic)
-        return all(partition in self._blocked for partition in behind)
+        lag = offsets.lag(self._admin, self.service.group, self.service.topic)
+        return all(partition in self._blocked for partition in lag)
 
     def _policy(self, database: connection) -> tuple[OnFailure | None, Trouble]:
         sender = producer(self._bootstrap)

@@ -18,7 +18,7 @@ _PATIENCE = 30
 
 @cache
 def admin_client(bootstrap: str) -> AdminClient:
-    """Give the process's one client for a broker."""
+    """Build a client for a broker, one for the whole process."""
     # Kept while the broker lives: librdkafka crashes now and then where a client ends while its last callback runs.
     from confluent_kafka.admin import AdminClient
 
@@ -42,7 +42,7 @@ def passes(error: KafkaException) -> bool:
 
 
 def partitions(admin: AdminClient, topic: str) -> list[int]:
-    """Give a topic's partitions as they are now."""
+    """Query a topic's partitions as they are now."""
     return sorted(admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
 
 
@@ -51,29 +51,29 @@ def led(admin: AdminClient, topic: str, count: int) -> bool:
     from confluent_kafka import KafkaException
 
     try:
-        # The client keeps what it heard of a topic that was not there yet, until it is asked for the topic.
+        # The client keeps what it heard of a topic that was not there yet, until somebody queries the topic.
         return len(partitions(admin, topic)) == count and len(ends(admin, topic)) == count
     except (KafkaException, KeyError, TimeoutError):
         return False
 
 
 def ends(admin: AdminClient, topic: str) -> dict[int, int]:
-    """Give the offset after the last record of each partition, open transactions included."""
+    """Query the offset after the last record of each partition, open transactions included."""
     from confluent_kafka.admin import OffsetSpec
 
     return _offsets(admin, topic, OffsetSpec.latest())
 
 
 def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
-    """Give where a group would go on, in the partitions in which it committed."""
+    """Query where a group would go on, in the partitions in which it committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_PATIENCE)
     return {place.partition: place.offset for place in answer.topic_partitions or () if place.topic == topic}
 
 
-def unread(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
-    """Give, for each partition with something to read, where the group would go on and where the partition ends."""
+def lag(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Query, for each partition where a group lags, where the group would go on and where the partition ends."""
     from confluent_kafka.admin import OffsetSpec
 
     places = committed(admin, group, topic)
@@ -105,5 +105,5 @@ def commit(bootstrap: str, group: str, topic: str, places: Mapping[int, int]) ->
 def _offsets(admin: AdminClient, topic: str, spec: OffsetSpec) -> dict[int, int]:
     from confluent_kafka import TopicPartition
 
-    asked = admin.list_offsets({TopicPartition(topic, number): spec for number in partitions(admin, topic)})
-    return {place.partition: answer.result(_PATIENCE).offset for place, answer in asked.items()}
+    answers = admin.list_offsets({TopicPartition(topic, number): spec for number in partitions(admin, topic)})
+    return {place.partition: answer.result(_PATIENCE).offset for place, answer in answers.items()}

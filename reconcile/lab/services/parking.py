@@ -89,7 +89,7 @@ def stash(record: Record, group: str, error: Exception) -> Headers:
 
 
 def received(message: Message) -> Record:
-    """Give a polled message as a record, its origin read from the headers of the retry topics above."""
+    """Build a record from a polled message, its origin read from the headers of the retry topics above."""
     pairs = message.headers() or []
     assert isinstance(pairs, list)
     headers = {name: value for name, value in pairs if isinstance(value, bytes)}
@@ -114,7 +114,7 @@ def received(message: Message) -> Record:
 
 
 def original_headers(record: Record) -> Headers:
-    """Give the headers that the record had in its own topic; parking adds to them."""
+    """Choose the headers that the record had in its own topic; parking adds to them."""
     return [
         (name, record.headers[name]) for name in ("event-id", "event-type", "correlation-id") if name in record.headers
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from reconcile.lab.services.user import Event
+from reconcile.lab.services.user import OutboxEvent
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -15,7 +15,7 @@ _BATCH = 500
 
 
 def producer(bootstrap: str, **overrides: object) -> Producer:
-    """Give a producer as it should be: idempotent, acknowledged by all, keyed as Java's clients key."""
+    """Build a producer as it should be: idempotent, acknowledged by all, keyed as Java's clients key."""
     from confluent_kafka import Producer
 
     return Producer(
@@ -31,7 +31,7 @@ def producer(bootstrap: str, **overrides: object) -> Producer:
     )
 
 
-def send(sender: Producer, events: Iterable[Event]) -> None:
+def send(sender: Producer, events: Iterable[OutboxEvent]) -> None:
     """Send events in their order and wait until the log has them; raises when it does not."""
     failures: list[str] = []
 
@@ -48,9 +48,9 @@ def send(sender: Producer, events: Iterable[Event]) -> None:
             on_delivery=delivered,
         )
         sender.poll(0)
-    left = sender.flush(30)
-    if failures or left:
-        raise RuntimeError(f"{len(failures) + left} events were not published: {failures[:1]}")
+    unsent = sender.flush(30)
+    if failures or unsent:
+        raise RuntimeError(f"{len(failures) + unsent} events were not published: {failures[:1]}")
 
 
 class Relay:
@@ -60,15 +60,15 @@ class Relay:
         self._database = database
         self._sender = sender
 
-    def pending(self) -> list[tuple[int, Event]]:
-        """Give the next events to publish, with their positions."""
+    def pending(self) -> list[tuple[int, OutboxEvent]]:
+        """Read the next events to publish, with their positions."""
         with self._database, self._database.cursor() as cursor:
             cursor.execute(
                 "select position, topic, aggregate_id::text, event_id::text, event_type, correlation_id::text, payload"
                 " from outbox where published_at is null and parked_at is null order by position limit %s",
                 (_BATCH,),
             )
-            return [(position, Event(*row)) for position, *row in cursor.fetchall()]
+            return [(position, OutboxEvent(*row)) for position, *row in cursor.fetchall()]
 
     def mark_published(self, positions: list[int]) -> None:
         """Note that the log has these."""
@@ -76,12 +76,12 @@ class Relay:
             cursor.execute("update outbox set published_at = clock_timestamp() where position = any(%s)", (positions,))
 
     def park(self, positions: list[int]) -> None:
-        """Give up on these until somebody looks; they stay unpublished."""
+        """Stop trying these until somebody looks; they stay unpublished."""
         with self._database, self._database.cursor() as cursor:
             cursor.execute("update outbox set parked_at = clock_timestamp() where position = any(%s)", (positions,))
 
     def run(self) -> int:
-        """Publish all that is pending; gives how many there were."""
+        """Publish all that is pending; return how many there were."""
         published = 0
         while batch := self.pending():
             send(self._sender, (event for _, event in batch))

@@ -20,8 +20,8 @@ ACTIVITY_TOPIC = "user-activity"
 
 
 @dataclass(frozen=True)
-class Event:
-    """What a command made happen, as it lies in the outbox."""
+class OutboxEvent:
+    """An event in the outbox."""
 
     topic: str
     aggregate_id: str
@@ -80,10 +80,12 @@ class UserService:
         self._dice = dice
 
     def new_id(self) -> str:
-        """Give an id that the world's seed decides."""
+        """Choose an id; the world's seed decides which."""
         return str(uuid.UUID(int=self._dice.getrandbits(128), version=4))
 
-    def register(self, user_id: str, first_name: str, last_name: str, email: str, phone: str | None = None) -> Event:
+    def register(
+        self, user_id: str, first_name: str, last_name: str, email: str, phone: str | None = None
+    ) -> OutboxEvent:
         """Open an account."""
         with self._database, self._database.cursor() as cursor:
             cursor.execute(
@@ -94,14 +96,14 @@ class UserService:
                 cursor.execute("insert into phone_number values (%s, 1, %s)", (user_id, phone))
             return self._publish_account(cursor, user_id, "UserRegistered")
 
-    def rename(self, user_id: str, first_name: str) -> Event:
+    def rename(self, user_id: str, first_name: str) -> OutboxEvent:
         """Change the first name."""
         with self._database, self._database.cursor() as cursor:
             self._touch(cursor, user_id)
             cursor.execute("update user_account set first_name = %s where id = %s", (first_name, user_id))
             return self._publish_account(cursor, user_id, "UserRenamed")
 
-    def change_email(self, user_id: str, email: str) -> Event:
+    def change_email(self, user_id: str, email: str) -> OutboxEvent:
         """Change the primary e-mail address; the former one stays as a second one."""
         with self._database, self._database.cursor() as cursor:
             self._touch(cursor, user_id)
@@ -110,7 +112,7 @@ class UserService:
             cursor.execute("insert into email_address values (%s, 1, %s, false)", (user_id, email))
             return self._publish_account(cursor, user_id, "UserEmailChanged")
 
-    def close(self, user_id: str) -> list[Event]:
+    def close(self, user_id: str) -> list[OutboxEvent]:
         """Close an account: its copies and its balance's copies are to go."""
         with self._database, self._database.cursor() as cursor:
             self._touch(cursor, user_id)
@@ -121,7 +123,7 @@ class UserService:
                 closed.append(self._publish(cursor, BALANCE_TOPIC, user_id, "BalanceClosed", None))
             return closed
 
-    def top_up(self, user_id: str, amount: Decimal) -> Event:
+    def top_up(self, user_id: str, amount: Decimal) -> OutboxEvent:
         """Add money to the balance, opening it if need be."""
         with self._database, self._database.cursor() as cursor:
             cursor.execute(
@@ -133,7 +135,7 @@ class UserService:
             change = {"id": user_id, "version": _one(cursor), "amount": str(amount)}
             return self._publish(cursor, BALANCE_TOPIC, user_id, "BalanceToppedUp", change)
 
-    def change_tariff(self, user_id: str, tariff: str) -> Event:
+    def change_tariff(self, user_id: str, tariff: str) -> OutboxEvent:
         """Move a balance to another tariff."""
         with self._database, self._database.cursor() as cursor:
             cursor.execute(
@@ -144,7 +146,7 @@ class UserService:
             change = {"id": user_id, "version": _one(cursor), "tariff": tariff}
             return self._publish(cursor, BALANCE_TOPIC, user_id, "TariffChanged", change)
 
-    def sign_in(self, user_id: str) -> Event:
+    def sign_in(self, user_id: str) -> OutboxEvent:
         """Record that a user signed in; the record is its own aggregate and never changes."""
         record_id = self.new_id()
         with self._database, self._database.cursor() as cursor:
@@ -157,7 +159,7 @@ class UserService:
     def _touch(self, cursor: cursor, user_id: str) -> None:
         cursor.execute("update user_account set version = version + 1, updated_at = now() where id = %s", (user_id,))
 
-    def _publish_account(self, cursor: cursor, user_id: str, event_type: str) -> Event:
+    def _publish_account(self, cursor: cursor, user_id: str, event_type: str) -> OutboxEvent:
         cursor.execute("select version, first_name, last_name, updated_at from user_account where id = %s", (user_id,))
         version, first_name, last_name, updated_at = _row(cursor)
         cursor.execute("select address, verified from email_address where user_id = %s order by position", (user_id,))
@@ -169,9 +171,9 @@ class UserService:
 
     def _publish(
         self, cursor: cursor, topic: str, aggregate_id: str, event_type: str, payload: dict[str, Any] | None
-    ) -> Event:
+    ) -> OutboxEvent:
         text = None if payload is None else encode(payload)
-        event = Event(topic, aggregate_id, self.new_id(), event_type, self.new_id(), text)
+        event = OutboxEvent(topic, aggregate_id, self.new_id(), event_type, self.new_id(), text)
         cursor.execute(
             "insert into outbox (topic, aggregate_id, event_id, event_type, correlation_id, payload, created_at)"
             " values (%s, %s, %s, %s, %s, %s, clock_timestamp())",

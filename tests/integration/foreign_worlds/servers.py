@@ -108,7 +108,7 @@ class Servers:
             else:
                 producer.abort_transaction(60)
             start = end
-        Group(self.lab.bootstrap, "nobody", topic.name).unread()  # which waits until all is decided
+        Group(self.lab.bootstrap, "nobody", topic.name).poll()  # which waits until all is decided
 
     def _commit(self, world: World) -> None:
         commits: dict[tuple[str, str], dict[int, int]] = dict(world.readers)

@@ -226,7 +226,7 @@ class Repairs:
         (copy,) = world.copies.values()
         group = Group(self.servers.lab.bootstrap, copy.group, way.topic or world.topic.name)
         with connected(self.servers.url("copies")) as cursor:
-            for record in group.unread():
+            for record in group.poll():
                 assert record.key is not None
                 id_text = way.id_of(record.key)
                 self._apply(cursor, world, id_text, None if record.value is None else way.row(id_text, record))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.kafka import client as live
 from reconcile.lab.services.offsets import admin_client
 from reconcile.settings.connections import ClusterConnection
+from tests.integration.worlds import until
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -111,18 +111,8 @@ class LogWorld:
 
     def ends(self) -> dict[int, int]:
         """Where the log ends, open transactions included."""
-        with self._asked() as cluster:
+        with self._connected() as cluster:
             return cluster.high_watermarks(self.name, cluster.topic(self.name).partitions)
-
-    def decided(self) -> None:
-        """Wait until the log shows how the last transaction ended: its producer hears of it before."""
-
-        def shown() -> bool:
-            with self._asked() as cluster:
-                partitions = cluster.topic(self.name).partitions
-                return cluster.ends(self.name, partitions) == cluster.high_watermarks(self.name, partitions)
-
-        until(shown)
 
     def extend(self, until: dict[int, int] | None = None, **options: Any) -> History:
         """Extend the history, to the end of the log unless told."""
@@ -145,7 +135,7 @@ class LogWorld:
         """What a consumer of committed records finds in the topic."""
         from confluent_kafka import Consumer, TopicPartition
 
-        with self._asked() as cluster:
+        with self._connected() as cluster:
             begins = cluster.begins(self.name, cluster.topic(self.name).partitions)
         options = {"group.id": "oracle", "enable.partition.eof": True, "isolation.level": "read_committed"}
         found: list[Place] = []
@@ -165,7 +155,7 @@ class LogWorld:
         return sorted(found)
 
     @contextmanager
-    def _asked(self) -> Iterator[live.ClusterClient]:
+    def _connected(self) -> Iterator[live.ClusterClient]:
         with closing(live.ClusterClient("main", self.cluster.resolve())) as cluster:
             yield cluster
 
@@ -173,11 +163,3 @@ class LogWorld:
 def event(version: int) -> dict[str, Any]:
     """A value as services write it."""
     return {"id": "u", "version": version, "name": "Zoë"}
-
-
-def until(holds: Callable[[], object], seconds: float = 60) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

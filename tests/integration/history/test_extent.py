@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from reconcile.gather.log import gapped
-from tests.integration.history.log_world import LogWorld, event, until
+from tests.integration.history.log_world import LogWorld, event
+from tests.integration.worlds import until, until_decided
 
 
 def test_holds_exactly_what_was_asked_for(world: LogWorld) -> None:
@@ -62,7 +63,7 @@ def test_gaps_are_not_losses(world: LogWorld) -> None:
         world.write(producer, ("a", event(2 + commit)), ("b", event(2 + commit)))
         producer.flush()
         (producer.commit_transaction if commit else producer.abort_transaction)()
-    world.decided()
+    until_decided(world.bootstrap, world.name)
     history = world.extend()
     assert world.consumed() == world.held(history)
     assert 3 == history.index.segments[0].rows
@@ -81,7 +82,7 @@ def test_an_open_transaction_is_told_of_and_read_later(world: LogWorld) -> None:
     waiting = world.extend(ends)
     assert ({0: (1, 2)}, [0]) == (waiting.short, [offset for _, offset, _ in world.held(waiting)])
     producer.commit_transaction()
-    world.decided()
+    until_decided(world.bootstrap, world.name)
     settled = world.extend(ends)
     assert ({}, world.consumed()) == (settled.short, world.held(settled))
 
@@ -94,7 +95,7 @@ def test_only_aborted_records_are_held_as_nothing(world: LogWorld) -> None:
     world.write(producer, ("a", event(1)))
     producer.flush()
     producer.abort_transaction()
-    world.decided()
+    until_decided(world.bootstrap, world.name)
     first = world.extend()
     assert ([], ((0, 2),)) == (world.held(first), first.index.held(0))
     assert first.index == world.extend().index
@@ -127,7 +128,7 @@ def test_a_log_full_of_gaps_is_read_to_the_same_offsets(world: LogWorld, monkeyp
         world.write(producer, (f"k{number}", event(number)), (None, None), headers=told)
         producer.flush()  # what was not sent would leave no gap when it is aborted
         (producer.commit_transaction if number % 3 else producer.abort_transaction)()
-    world.decided()
+    until_decided(world.bootstrap, world.name)
     looks = gapped.has_many_gaps
     assert not looks(world.cluster.resolve(), world.name, {0: (0, 90)}, "read_committed")
     monkeypatch.setattr(gapped, "_WORTH_A_LOOK", 10)

@@ -17,7 +17,8 @@ from reconcile.errors import UnreachableError
 from reconcile.gather.log import segment
 from reconcile.gather.log.history import History
 from reconcile.kafka.errors import TopicMissingError
-from tests.integration.history.log_world import LogWorld, event, until
+from tests.integration.history.log_world import LogWorld, event
+from tests.integration.worlds import until
 
 KILLED = """
 import sys, time

@@ -9,7 +9,8 @@ import pytest
 from reconcile.gather.log import gapped, segment
 from reconcile.gather.log.history import ReplacedTopicError
 from reconcile.lab.services.offsets import led
-from tests.integration.history.log_world import LogWorld, event, until
+from tests.integration.history.log_world import LogWorld, event
+from tests.integration.worlds import until
 
 
 def test_what_the_log_lost_is_recorded(world: LogWorld) -> None:
