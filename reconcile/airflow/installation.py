@@ -80,7 +80,7 @@ class Installation:
     @contextmanager
     def run(self, run_id: str) -> Iterator[tuple[Workspace, Run, Settings]]:
         """Open a run to read from; starts Spark only if the workspace needs it."""
-        from reconcile.pipeline.jobs import run_of
+        from reconcile.pipeline.job import run_of
 
         settings = self.settings()
         with run_of(run_id, settings) as (place, run):

@@ -38,7 +38,7 @@ class MountedWeb:
     def _app(self) -> ASGIApp:
         with self._lock:
             if self._made is None:
-                from reconcile.pipeline.jobs import workspace_of
+                from reconcile.pipeline.job import workspace_of
                 from reconcile.web.app import web_app
 
                 settings = installation().settings()

@@ -13,7 +13,7 @@ from reconcile.cli.outputs import ExplainOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
-from reconcile.pipeline.jobs import run_of
+from reconcile.pipeline.job import run_of
 from reconcile.report.story import Moment, Shown, Story
 from reconcile.settings.settings import load_settings
 

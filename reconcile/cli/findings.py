@@ -21,7 +21,7 @@ from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
 from reconcile.errors import RefusedError
 from reconcile.pipeline.handoffs import Summary
-from reconcile.pipeline.jobs import run_of, workspace_of
+from reconcile.pipeline.job import run_of, workspace_of
 from reconcile.pipeline.runs import newest
 from reconcile.report.csv import csv_of
 from reconcile.settings.settings import load_settings

@@ -11,7 +11,7 @@ from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import HistoryOutput
 from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
-from reconcile.pipeline.jobs import workspace_of
+from reconcile.pipeline.job import workspace_of
 from reconcile.report.model import Trend
 from reconcile.settings.settings import load_settings
 

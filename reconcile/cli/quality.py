@@ -12,7 +12,7 @@ from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.jobs import job_of
+from reconcile.pipeline.job import job_of
 
 FAILED = 1
 

@@ -14,12 +14,11 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json, say
 from reconcile.cli.tables import console, table
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.jobs import job_of
+from reconcile.pipeline.job import Job, job_of
 
 if TYPE_CHECKING:
     from reconcile.domain.plan import Item, Plan
     from reconcile.pipeline.handoffs import Applied, Summary, Verified
-    from reconcile.pipeline.job import Job
 
 REFUSED = 2
 NOT_APPLIED = 1

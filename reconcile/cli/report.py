@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,12 +14,9 @@ from reconcile.cli.outputs import ReportOutput
 from reconcile.cli.tables import console, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.jobs import run_of
+from reconcile.pipeline.job import Job, run_of
 from reconcile.report.model import Level, Report
 from reconcile.settings.settings import load_settings
-
-if TYPE_CHECKING:
-    from reconcile.pipeline.job import Job
 
 _WORST = 10
 

@@ -14,7 +14,7 @@ from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import RequestOutput
 from reconcile.contract.model import load_contract
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.pipeline.jobs import ids_of
+from reconcile.pipeline.job import ids_of
 from reconcile.settings.connections import ClusterConnection
 from reconcile.settings.settings import load_settings
 

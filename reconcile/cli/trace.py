@@ -11,7 +11,7 @@ from reconcile.cli.output import print_json
 from reconcile.cli.outputs import TraceOutput
 from reconcile.cli.tables import console, table
 from reconcile.errors import RefusedError
-from reconcile.pipeline.jobs import new_job
+from reconcile.pipeline.job import new_job
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 from reconcile.cli import options
 from reconcile.cli.output import say
 from reconcile.errors import RefusedError
-from reconcile.pipeline.jobs import workspace_of
+from reconcile.pipeline.job import workspace_of
 from reconcile.settings.references import FORMS, reference
 from reconcile.settings.settings import load_settings
 

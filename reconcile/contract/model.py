@@ -115,7 +115,7 @@ class ValueSchema(Model):
 
 
 class Topic(Model):
-    """How the aggregate's changes are told."""
+    """How the aggregate's changes are published."""
 
     cluster: Text
     """The name of the connection to the Kafka cluster."""
@@ -162,11 +162,11 @@ class Contract(Model):
     version: Version
     """The version of this format: 1."""
     aggregate: Name
-    """What the source owns and tells of, such as user-account."""
+    """What the source owns and publishes, such as user-account."""
     source: Source
     """Who owns the aggregate."""
     topic: Topic
-    """How the aggregate's changes are told."""
+    """How the aggregate's changes are published."""
     consumers: Annotated[tuple[Consumer, ...], *NotEmpty]
     """Who keeps a copy."""
 
@@ -209,8 +209,8 @@ class Contract(Model):
     @property
     def digest(self) -> str:
         """The SHA-256 of what the contract says, whatever the order and the form in which its file says it."""
-        said = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(said.encode()).hexdigest()
+        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_contract(path: Path) -> Contract:

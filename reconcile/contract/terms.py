@@ -144,7 +144,7 @@ class Rows(Model):
 
 
 def rows_contradictions(rows: Rows) -> list[tuple[KeyPath, str]]:
-    """Tell what is wrong with where the rows come from."""
+    """List what is wrong with where the rows come from."""
     found: list[tuple[KeyPath, str]] = []
     if (rows.table is None) == (rows.query is None):
         which = "neither is there" if rows.table is None else "both are there"

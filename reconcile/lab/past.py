@@ -140,7 +140,7 @@ class _Log:
     def add(
         self, topic: str, partition: int, key: str, value: str | None, headers: tuple[str, str, str], at: int
     ) -> int:
-        """Send a record; gives its offset."""
+        """Send a record; return its offset."""
         while True:
             try:
                 self.sender.produce(
@@ -171,7 +171,7 @@ class _Log:
             raise RuntimeError(f"the seed could not be published: {self._error}")
 
     def close(self) -> int:
-        """Wait until the log has all; gives how many records that were."""
+        """Wait until the log has all; return how many records those were."""
         while self.sender.flush(10):
             self.settle()
         self.settle()

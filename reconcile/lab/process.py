@@ -22,7 +22,7 @@ from reconcile.errors import RefusedError, UnreachableError
 def wait_until(
     condition: Callable[[], bool], what: str, seconds: float, log: Path | None = None, every: float = 0.05
 ) -> None:
-    """Wait for a condition, or tell what did not happen and how the server's log ends."""
+    """Wait for a condition; the error says what did not happen and how the server's log ends."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -39,7 +39,7 @@ def tail(log: Path | None, lines: int = 15) -> str:
 
 
 def listening(port: int) -> bool:
-    """Tell whether something accepts connections on a loopback port."""
+    """Check whether something accepts connections on a loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -81,7 +81,7 @@ def find(is_ours: Callable[[psutil.Process], bool]) -> list[int]:
 
 
 def running(pid: int) -> bool:
-    """Tell whether a process has not ended. While one begins its program, nothing but its pid tells which it is."""
+    """Check whether a process has not ended. While one begins its program, nothing but its pid tells which it is."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -110,7 +110,7 @@ def unprivileged() -> pwd.struct_passwd | None:
 
 
 def reachable(path: Path) -> bool:
-    """Tell whether an unprivileged account may walk down to a path."""
+    """Check whether an unprivileged account may walk down to a path."""
     return all(part.stat().st_mode & 0o001 for part in path.resolve().parents if part.exists())
 
 

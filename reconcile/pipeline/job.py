@@ -1,9 +1,12 @@
-"""What a stage works on: one contract, one run, and its scope."""
+"""What a stage works on: one contract, one run, and its scope; and how a command opens it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +14,14 @@ from pydantic import JsonValue
 
 from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
-from reconcile.contract.model import Consumer, Contract
+from reconcile.contract.model import Consumer, Contract, load_contract
 from reconcile.errors import RefusedError
-from reconcile.pipeline.scope import All, Scope
-from reconcile.settings.settings import Settings
+from reconcile.pipeline.handoffs import Request
+from reconcile.pipeline.scope import All, Ids, Scope
+from reconcile.settings.settings import Settings, load_settings, needs_spark
 from reconcile.workspace.manifest import Inputs, Manifest
 from reconcile.workspace.run import Run
+from reconcile.workspace.run_id import new_run_id
 from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -55,13 +60,7 @@ class Job:
     @property
     def consumers(self) -> tuple[Consumer, ...]:
         """The consumers that take part; raise RefusedError for a name that the contract does not have."""
-        names = [consumer.name for consumer in self.contract.consumers]
-        for name in self.consumer_names:
-            if name not in names:
-                hint = suggestion(name, names) or f"; there are {', '.join(names)}"
-                raise RefusedError(f"the contract has no consumer {quoted(name)}{hint}")
-        chosen = self.consumer_names or names
-        return tuple(each for each in self.contract.consumers if each.name in chosen)
+        return _choose_consumers(self.contract, self.consumer_names)
 
     def inputs(self, made_of: Iterable[str | Manifest] = ()) -> Inputs:
         """Build what an artifact of this job is made of."""
@@ -69,3 +68,87 @@ class Job:
         if self.scope.ids is not None:
             settings["ids"] = list(self.scope.ids)
         return self.run.inputs(self.contract.digest, settings, made_of)
+
+
+@contextmanager
+def new_job(
+    file: Path,
+    config: Path | None,
+    workspace: str | None,
+    *,
+    run_id: str | None = None,
+    consumers: Sequence[str] = (),
+    ids: Sequence[str] | None = None,
+    mode: ComparisonMode = "auto",
+) -> Iterator[Job]:
+    """Open the job of a new run, or of one that is to go on; all that can be checked is checked before Spark starts."""
+    contract = load_contract(file)
+    settings = load_settings(config, workspace)
+    named = run_id or new_run_id(contract.aggregate, datetime.now(UTC), random.SystemRandom())
+    if not needs_spark(settings.workspace):
+        Workspace(settings.workspace).run(named)
+    _choose_consumers(contract, consumers)
+    with _spark(settings, named) as spark:
+        place = Workspace(settings.workspace, spark)
+        scope = All() if ids is None else Ids.of(ids)
+        run = place.run(named)
+        yield Job(contract, file, settings, place, run, tuple(consumers), scope, mode, spark_session=spark)
+
+
+@contextmanager
+def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str | None) -> Iterator[Job]:
+    """Open the job of a run that was begun, as it was begun; `file` is its contract's, if that has moved."""
+    settings = load_settings(config, workspace)
+    with run_of(run_id, settings) as (_, run):
+        request = run.read(Request)
+    path = file or Path(request.contract)
+    contract = load_contract(path)
+    with _spark(settings, run_id) as spark:
+        place = Workspace(settings.workspace, spark)
+        run = place.existing_run(run_id)
+        selection = (request.consumers, request.scope, request.mode)
+        yield Job(contract, path, settings, place, run, *selection, spark_session=spark)
+
+
+@contextmanager
+def run_of(run_id: str, settings: Settings) -> Iterator[tuple[Workspace, Run]]:
+    """Open a run to read from; starts Spark only if the workspace needs it."""
+    with workspace_of(settings) as place:
+        yield place, place.existing_run(run_id)
+
+
+@contextmanager
+def workspace_of(settings: Settings) -> Iterator[Workspace]:
+    """Open the workspace to read from; starts Spark only if it needs it."""
+    remote = needs_spark(settings.workspace)
+    with _spark(settings, "reader") if remote else nullcontext() as spark:
+        yield Workspace(settings.workspace, spark)
+
+
+def ids_of(ids: Sequence[str], file: Path | None) -> tuple[str, ...] | None:
+    """Read the wanted ids, given one by one and by a file with one in each line; None if none are given."""
+    if file is None:
+        return tuple(ids) or None
+    listed = [line.strip() for line in file.read_text("utf-8").splitlines()]
+    found = (*ids, *(line for line in listed if line))
+    if not found:
+        raise RefusedError(f"{file} holds no ids")
+    return found
+
+
+@contextmanager
+def _spark(settings: Settings, name: str) -> Iterator[SparkSession]:
+    from reconcile.spark.session import session
+
+    with session(settings, f"reconcile {name}") as spark:
+        yield spark
+
+
+def _choose_consumers(contract: Contract, wanted: Sequence[str]) -> tuple[Consumer, ...]:
+    """Choose consumers by name, all without any; raise RefusedError for a name that the contract does not have."""
+    names = [consumer.name for consumer in contract.consumers]
+    for name in wanted:
+        if name not in names:
+            hint = suggestion(name, names) or f"; there are {', '.join(names)}"
+            raise RefusedError(f"the contract has no consumer {quoted(name)}{hint}")
+    return tuple(each for each in contract.consumers if not wanted or each.name in wanted)

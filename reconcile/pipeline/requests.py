@@ -49,15 +49,15 @@ class RequestRecord:
 def read(value: bytes | None) -> RequestRecord:
     """Read a record's value; raise RefusedError with what is wrong in it."""
     try:
-        said = json.loads(value or b"")
+        fields = json.loads(value or b"")
     except (ValueError, RecursionError):
         raise RefusedError("it is not JSON") from None
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         raise RefusedError("it is no object")
-    if unknown := sorted(said.keys() - {"id", "contract", "ids", "mode", "apply"}):
+    if unknown := sorted(fields.keys() - {"id", "contract", "ids", "mode", "apply"}):
         raise RefusedError(f"it has unknown keys: {ascii(unknown)[:200]}")
-    id_, contract, ids = said.get("id"), said.get("contract"), said.get("ids", [])
-    mode, apply = said.get("mode", "auto"), said.get("apply", False)
+    id_, contract, ids = fields.get("id"), fields.get("contract"), fields.get("ids", [])
+    mode, apply = fields.get("mode", "auto"), fields.get("apply", False)
     if not _is_text(id_) or len(id_) > _LONGEST_ID:
         raise RefusedError(f"its id is no text of 1 to {_LONGEST_ID} characters")
     if not isinstance(contract, str) or _NAME.fullmatch(contract) is None:

@@ -197,7 +197,7 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
         (
             "aggregate:",
             "agregate:",
-            "aggregate: is missing: what the source owns and tells of, such as user-account (line 2)\n"
+            "aggregate: is missing: what the source owns and publishes, such as user-account (line 2)\n"
             'agregate: unknown key "agregate"; did you mean "aggregate"? (line 3)',
         ),
         (

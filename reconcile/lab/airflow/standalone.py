@@ -122,14 +122,14 @@ class Standalone:
 
     def spawn(self, log: Path, *arguments: str) -> None:
         """Start a Python program that outlives us, in the environment of this Airflow, which ends with it."""
-        with log.open("ab") as said:
+        with log.open("ab") as out:
             subprocess.run(
                 [sys.executable, "-c", _DETACH, sys.executable, *arguments],
                 env=self.environment(),
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=out,
+                stderr=out,
                 check=True,
             )
 
@@ -154,7 +154,7 @@ class Standalone:
         return process.find(lambda each: each.pid != os.getpid() and each.environ().get(_MARK) == home)
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> dict[str, Any]:
-        """Ask its REST API as its user; raise UnreachableError with what it said where it refuses.
+        """Ask its REST API as its user; raise UnreachableError with its answer if it refuses.
 
         A caller with many queries signs in once and passes the token.
         """

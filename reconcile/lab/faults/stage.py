@@ -138,7 +138,7 @@ class Stage:
         return partition_of(aggregate_id.encode(), self._partitions[topic], partitioner)
 
     def undisturbed(self, user_id: str) -> bool:
-        """Tell whether a user lives outside of the partitions that are struck as a whole."""
+        """Check whether a user lives outside of the partitions that are struck as a whole."""
         return STRUCK not in (self.home(ACCOUNT_TOPIC, user_id), self.home(BALANCE_TOPIC, user_id))
 
     def publish(self) -> None:

@@ -81,7 +81,7 @@ class Member:
                     self._consumer.commit(offsets=places, asynchronous=False)
 
     def caught_up(self) -> bool:
-        """Tell whether all that the topic held a moment ago is committed; a blocked partition does not count."""
+        """Check whether all that the topic held a moment ago is committed; a blocked partition does not count."""
         if not self._ready.is_set():
             return False
         lag = offsets.lag(self._admin, self.service.group, self.service.topic)

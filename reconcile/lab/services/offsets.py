@@ -26,7 +26,7 @@ def admin_client(bootstrap: str) -> AdminClient:
 
 
 def passes(error: KafkaException) -> bool:
-    """Tell whether a broker that has just started refuses what it will take in a moment."""
+    """Check whether a broker that has just started refuses what it will take in a moment."""
     from confluent_kafka import KafkaError
 
     return error.args[0].code() in (
@@ -47,7 +47,7 @@ def partitions(admin: AdminClient, topic: str) -> list[int]:
 
 
 def led(admin: AdminClient, topic: str, count: int) -> bool:
-    """Tell whether a topic has so many partitions, and all of them answer: a new one takes a moment."""
+    """Check whether a topic has so many partitions, and all of them answer: a new one takes a moment."""
     from confluent_kafka import KafkaException
 
     try:
