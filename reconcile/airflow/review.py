@@ -99,7 +99,7 @@ def review(scheduled_run: ScheduledRun, plan: Plan, aggregates: Mapping[str, int
 
 
 def not_applied(reviewed: Mapping[str, Any], decision: Mapping[str, Any] | None) -> str | None:
-    """Choose the reason why nothing may be emitted; None if nothing stands against it, or a person approved."""
+    """Choose the reason why nothing may be emitted; None if nothing prevents it, or a person approved."""
     if reviewed["skipped"] is not None:
         return str(reviewed["skipped"])
     if not reviewed["needs_approval"]:

@@ -16,18 +16,7 @@ from reconcile.config import durations
 from reconcile.config.text import Text
 from reconcile.config.validation import Model, require_consistent, validated
 from reconcile.config.yamlfile import KeyPath, load
-from reconcile.contract.consumer import (
-    ComparedField,
-    Consumer,
-    Failure,
-    FailureTopic,
-    Ledger,
-    RepairTerms,
-    RepairTopic,
-    Settle,
-    StashTable,
-    Tolerance,
-)
+from reconcile.contract.consumer import Consumer, FailureTopic, Ledger, RepairTopic, StashTable
 from reconcile.contract.terms import (
     TOMBSTONE,
     DeleteTest,
@@ -43,20 +32,15 @@ from reconcile.contract.terms import (
 )
 
 __all__ = [
-    "ComparedField",
     "Consumer",
     "Contract",
-    "Failure",
     "FailureTopic",
     "Key",
     "Ledger",
     "Outbox",
-    "RepairTerms",
     "RepairTopic",
-    "Settle",
     "Source",
     "StashTable",
-    "Tolerance",
     "Topic",
     "ValueSchema",
     "json_schema",

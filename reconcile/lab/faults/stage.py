@@ -163,7 +163,7 @@ class Stage:
         group.commit()
 
     def polled(self, service: Service) -> tuple[Group, list[Record]]:
-        """Let a service read all that is there; what it does with that, and whether it commits it, is to follow."""
+        """Let a service read all that is there; the caller applies the records and commits the group, or not."""
         group = Group(self.lab.bootstrap, service.group, service.topic)
         return group, group.poll(but=(STRUCK,) if service is BILLING else ())
 

@@ -127,7 +127,7 @@ class Group:
     def poll(self, but: Sequence[int] = ()) -> list[Record]:
         """Read what the group has not committed, partition by partition, all but some, up to where they end now.
 
-        A commit returns before what it decided can be read: what stands in a transaction is waited for.
+        A commit returns before its records can be read, so this waits for open transactions.
         """
         from confluent_kafka import KafkaException
 

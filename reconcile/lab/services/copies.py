@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Record:
-    """A record as a consumer sees it; in a retry topic, origin tells where it stood first."""
+    """A record as a consumer sees it; `origin` is its first place, also in a retry topic."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class Record:
 
     @property
     def aggregate_id(self) -> str:
-        """The aggregate that it speaks of."""
+        """The id of its aggregate."""
         return (self.key or b"").decode()
 
     @property
@@ -38,7 +38,7 @@ class Record:
         return self.headers["event-id"].decode()
 
     def body(self) -> dict[str, Any]:
-        """The payload; raises ValueError when it cannot be read."""
+        """Parse the payload; raise ValueError if that fails."""
         body = json.loads(self.value or b"null")
         if not isinstance(body, dict):
             raise ValueError("not an object")
