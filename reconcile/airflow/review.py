@@ -60,8 +60,8 @@ def write_report(scheduled_run: ScheduledRun) -> dict[str, Any]:
     from reconcile.pipeline import stages as pipeline
     from reconcile.pipeline.handoffs import Plan, Summary, Verified, results_of
     from reconcile.pipeline.runs import contract_of
+    from reconcile.pipeline.verdict import exit_code_with
     from reconcile.quality.gate import unmet
-    from reconcile.report.verdict import exit_code_with
 
     with installation().run(scheduled_run.run_id) as (place, run, settings):
         summary, verified = run.read(Summary), run.read_if_there(Verified)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ def _audit(lab: Lab) -> bool:
             summary = pipeline.audit(job)
             show_summary(job.run.id, summary, job.scope)
             require_recorded(summary)
-            findings += tables.findings(job.run)
+            findings += map(json.loads, tables.finding_lines(job.run))
         _show_verdicts(planted, findings)
         _tell(jobs[0], next(row["aggregate_id"] for row in planted if row["fault"] == "zoey-race"))
         repaired = [_repaired(lab, job) for job in jobs]
@@ -98,7 +99,7 @@ def _repaired(lab: Lab, job: Job) -> bool:
         for item in link.items
         if item.action in (Action.ADVICE, Action.NOT_REPAIRED)
     }
-    left = {each["aggregate_id"] for each in tables.findings(again.run)}
+    left = {each.aggregate_id for each in tables.findings(again.run)}
     out = console()
     out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected")
     out.print()
@@ -143,8 +144,8 @@ def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]
 
 
 def _tell(job: Job, aggregate_id: str) -> None:
-    from reconcile.cli.explain import show
-    from reconcile.pipeline.result import redaction_of, stories
+    from reconcile.cli.explain import explained, show
+    from reconcile.pipeline.shown_findings import Showing
 
-    for each in stories(job.run, redaction_of(job.run, job.contract), aggregate_id):
-        show(each)
+    for each in explained(Showing.of(job.run, job.settings, job.contract, job.spark), aggregate_id):
+        show(*each)

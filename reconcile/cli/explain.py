@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,10 +15,14 @@ from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import ExplainOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
+from reconcile.domain.finding import Finding, to_data
 from reconcile.errors import RefusedError
 from reconcile.pipeline.job import run_of
-from reconcile.report.story import Moment, Shown, Story
+from reconcile.report.model import Moment, ShownRow, Story
 from reconcile.settings.settings import load_settings
+
+if TYPE_CHECKING:
+    from reconcile.pipeline.shown_findings import Showing
 
 
 @click.command()
@@ -34,38 +41,52 @@ def explain(
     as_json: bool,
 ) -> None:
     """Show the history of the aggregate ID in the run RUN_ID: its events, and what became of each."""
-    from reconcile.pipeline.result import redaction_of, stories
     from reconcile.pipeline.runs import contract_of
+    from reconcile.pipeline.shown_findings import Showing
 
-    with run_of(run_id, load_settings(config, workspace)) as (place, run):
-        redaction = redaction_of(run, contract_of(run))
-        found = list(stories(run, redaction, aggregate_id, consumers, place.spark))
+    settings = load_settings(config, workspace)
+    with run_of(run_id, settings) as (place, run):
+        showing = Showing.of(run, settings, contract_of(run), place.spark)
+        found = explained(showing, aggregate_id, consumers)
     if not found:
         raise RefusedError(
             f"the run {run_id} did not look closely at {quoted(aggregate_id)}: it agreed, or neither side has it;"
             f" `reconcile run CONTRACT --id {aggregate_id}` looks at it"
         )
     if as_json:
-        print_json(ExplainOutput(run_id=run_id, stories=tuple(found)))
+        print_json(ExplainOutput(run_id=run_id, stories=[_data(run_id, *each) for each in found]))
         return
-    for each in found:
-        show(each)
-    if redaction.note:
-        say(f"reconcile: {redaction.note}")
+    for story, finding in found:
+        show(story, finding)
+    if showing.redaction.note:
+        say(f"reconcile: {showing.redaction.note}")
 
 
-def show(story: Story) -> None:
+def explained(
+    showing: Showing, aggregate_id: str, consumers: Collection[str] = ()
+) -> list[tuple[Story, Finding | None]]:
+    """Read the stories of an aggregate, each with its finding, in the links in which the run looked closely at it."""
+    from reconcile.pipeline import tables
+    from reconcile.pipeline.handoffs import Gathered
+
+    run, spark, redaction = showing.run, showing.spark, showing.redaction
+    findings = {each.link: redaction.finding(each) for each in tables.findings(run, ids=[aggregate_id], spark=spark)}
+    links = [each for each in run.read(Gathered).links if not consumers or each.consumer in consumers]
+    stories = showing.stories({each.link: {aggregate_id} for each in links})
+    return [(each, findings.get(each.link)) for each in stories]
+
+
+def show(story: Story, finding: Finding | None) -> None:
     """Print a story on the terminal."""
     out = console()
-    finding = story.finding
     out.print(f"{story.link}  {story.id}")
     if finding is None:
         out.print("  agrees with its source")
     else:
-        verdict = f"{finding['difference']}: {finding['cause']} ({finding['confidence']})"
-        where = f", between {finding['hop'].replace('_to_', ' and ')}" if finding["hop"] else ""
+        verdict = f"{finding.difference}: {finding.cause} ({finding.confidence})"
+        where = f", between {finding.hop.replace('_to_', ' and ')}" if finding.hop else ""
         out.print(f"  {verdict}{where.replace('between consumer', 'in the consumer')}")
-    _show_sides(story)
+    _show_rows(story, finding)
     if story.left_out:
         out.print(f"  {story.left_out:,} older moments are not shown")
     moments = table("when", "where", "place", "version", "what", wrap=("what",))
@@ -73,36 +94,36 @@ def show(story: Story) -> None:
         marks = f"  ← {', '.join(each.marks)}" if each.marks else ""
         moments.add_row(_time(each.at), _lane(each), each.place, each.version or "", each.what + marks)
     out.print(moments)
-    if finding is not None and finding["evidence"]:
+    if finding is not None and finding.evidence:
         out.print("Why")
-        for number, each in enumerate(finding["evidence"], 1):
-            where = "" if each["offset"] is None else f" {each['topic']} {each['partition']}@{each['offset']}"
-            out.print(f"  {number}. {each['kind']}{where}: {each['note']}")
+        for number, seen in enumerate(finding.evidence, 1):
+            where = "" if seen.offset is None else f" {seen.topic} {seen.partition}@{seen.offset}"
+            out.print(f"  {number}. {seen.kind}{where}: {seen.note}")
     out.print()
 
 
-def _show_sides(story: Story) -> None:
-    sides = table("", "source", "copy", wrap=("source", "copy"))
-    sides.add_row("version", *(_version(side) for side in (story.source, story.copy)))
+def _show_rows(story: Story, finding: Finding | None) -> None:
+    both = table("", "source", "copy", wrap=("source", "copy"))
+    rows = (story.source, story.copy)
+    both.add_row("version", *map(_version, rows))
     # Not by the values: those that are hidden all look alike.
-    apart = {field["name"] for field in (story.finding["fields"] if story.finding is not None else ())}
-    for name in (story.source or story.copy or Shown(None, {}, 0)).fields:
-        values = [_cell(side, name) for side in (story.source, story.copy)]
-        sides.add_row(name + (" ≠" if name in apart else ""), *values)
-    console().print(sides)
+    different = {field.name for field in (finding.fields if finding is not None else ())}
+    for name in next((row.fields for row in rows if row is not None), ()):
+        both.add_row(name + (" ≠" if name in different else ""), *(_cell(row, name) for row in rows))
+    console().print(both)
 
 
-def _version(side: Shown | None) -> str:
-    if side is None:
+def _version(row: ShownRow | None) -> str:
+    if row is None:
         return "(no row)"
-    several = f" ({side.count} rows)" if side.count > 1 else ""
-    return f"{side.version or '-'}{several}"
+    several = f" ({row.count} rows)" if row.count > 1 else ""
+    return f"{row.version or '-'}{several}"
 
 
-def _cell(side: Shown | None, name: str) -> str:
-    if side is None:
+def _cell(row: ShownRow | None, name: str) -> str:
+    if row is None:
         return ""
-    value = side.fields[name]
+    value = row.fields[name]
     return "NULL" if value is None else value
 
 
@@ -112,3 +133,10 @@ def _lane(moment: Moment) -> str:
 
 def _time(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+def _data(run_id: str, story: Story, finding: Finding | None) -> dict[str, Any]:
+    data = {**asdict(story), "finding": None if finding is None else to_data(finding, run_id)}
+    for moment in data["moments"]:
+        moment["at"] = moment["at"] and moment["at"].isoformat()
+    return data

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,6 +18,7 @@ from reconcile.cli.outputs import FindingsOutput, RunsOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
+from reconcile.domain.finding import Finding, Status
 from reconcile.errors import RefusedError
 from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import run_of, workspace_of
@@ -62,12 +62,14 @@ def findings(
 
     with run_of(run_id, load_settings(config, workspace)) as (place, run):
         links = [_link(run.read(Summary), name) for name in consumers]
-        found = tables.findings(run, causes, links, spark=place.spark)
-        listed = islice(found, limit)
+        lines = islice(tables.finding_lines(run, causes, links, spark=place.spark), limit)
         if as_json:
-            print_json(FindingsOutput(run_id=run_id, findings=list(listed)))
+            print_json(FindingsOutput(run_id=run_id, findings=list(map(json.loads, lines))))
+        elif (form or ("table" if sys.stdout.isatty() else "jsonl")) == "jsonl":
+            for line in lines:
+                click.echo(json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace"))
         else:
-            _print(listed, form or ("table" if sys.stdout.isatty() else "jsonl"))
+            _print(islice(tables.findings(run, causes, links, spark=place.spark), limit), form)
 
 
 @click.command()
@@ -95,25 +97,17 @@ def _second(at: datetime | None) -> datetime | None:
     return at and at.replace(microsecond=0)
 
 
-def _print(listed: Iterable[dict[str, Any]], form: str) -> None:
-    if form == "jsonl":
-        for each in listed:
-            click.echo(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace"))
-    elif form == "csv":
+def _print(listed: Iterable[Finding], form: str | None) -> None:
+    if form == "csv":
         for piece in csv_of(listed):
             click.echo(piece.encode("utf-8", "replace"), nl=False)
     else:
         shown = table("link", "id", "difference", "cause", "confidence", "fields", wrap=("fields",))
         for each in listed:
-            mark = "" if each["status"] == "confirmed" else f" ({each['status']})"
-            shown.add_row(
-                each["link"],
-                each["aggregate_id"] or "(none)",
-                each["difference"] + mark,
-                each["cause"],
-                each["confidence"],
-                ", ".join(field["name"] for field in each["fields"]),
-            )
+            mark = "" if each.status == Status.CONFIRMED else f" ({each.status})"
+            fields = ", ".join(field.name for field in each.fields)
+            name = each.aggregate_id or "(none)"
+            shown.add_row(each.link, name, each.difference + mark, each.cause, each.confidence, fields)
         console().print(shown)
 
 

@@ -22,8 +22,8 @@ from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence,
 from reconcile.lab.truth import Truth
 from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
 from reconcile.pipeline.runs import RunLine
-from reconcile.report.model import Expectation, Report, Trend
-from reconcile.report.story import Story, TracedRecord
+from reconcile.pipeline.trace import TracedRecord
+from reconcile.report.model import Expectation, Report, Story, Trend
 from reconcile.workspace.handoff import Part
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -126,11 +126,19 @@ class FindingsOutput(Output):
     findings: Annotated[list[dict[str, Any]], _SchemaOf(list[FindingLine])]
 
 
+@plain_dataclass(frozen=True, kw_only=True)
+class ExplainedStory(Story):
+    """The story of an aggregate in one link, and what was found of it."""
+
+    finding: FindingLine | None
+    """Null where the copy agrees."""
+
+
 class ExplainOutput(Output):
     """The stories of one aggregate, one for each of its copies."""
 
     run_id: str
-    stories: tuple[Story, ...]
+    stories: Annotated[list[dict[str, Any]], _SchemaOf(list[ExplainedStory])]
 
 
 class TraceOutput(Output):

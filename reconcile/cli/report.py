@@ -10,7 +10,6 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
-from reconcile.cli.outputs import ReportOutput
 from reconcile.cli.tables import console, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
@@ -18,7 +17,7 @@ from reconcile.pipeline.job import Job, run_of
 from reconcile.report.model import Level, Report
 from reconcile.settings.settings import load_settings
 
-_WORST = 10
+_MOST_AFFECTED = 10
 
 
 @click.command()
@@ -55,6 +54,7 @@ def report(
     from reconcile.pipeline import report as stage
     from reconcile.pipeline.result import report_of
     from reconcile.pipeline.runs import contract_of
+    from reconcile.report.json import report_data
 
     with run_of(run_id, settings) as (place, run):
         agreed = load_contract(contract) if contract is not None else contract_of(run)
@@ -64,12 +64,12 @@ def report(
             pieces = stage.rendered(form, report_of(run, place, settings, agreed), run, place, csv)
             _write([piece.encode("utf-8", "replace") for piece in pieces], output)
             return
-        told = pipeline.report(run, place, settings, agreed)
+        found = pipeline.report(run, place, settings, agreed)
         files = {name: f"{run.folder}/{file}" for name, file in stage.FORMATS.items()}
     if as_json:
-        print_json(ReportOutput(**vars(told), artifacts=files))
+        print_json({**report_data(found), "artifacts": files})
         return
-    show(told)
+    show(found)
     say(f"written to {files['html']}")
 
 
@@ -98,17 +98,17 @@ def write_report(job: Job) -> Written:
     return Written(f"{job.run.folder}/{HTML}")
 
 
-def show(told: Report) -> None:
+def show(report: Report) -> None:
     """Print a report on the terminal."""
     from reconcile.pipeline.trend import sparkline
-    from reconcile.report.flow import hop_name
+    from reconcile.report.charts import hop_name
 
     out = console()
-    out.print(told.verdict)
+    out.print(report.verdict)
     numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
     links = table("link", *numbers, "settled", "oldest since", "last runs", right=numbers)
-    trends = {each.link: each for each in told.trends}
-    for link in told.links:
+    trends = {each.link: each for each in report.trends}
+    for link in report.links:
         figures = (link.compared, link.agreeing, link.drifted, link.latent, link.tolerated, link.in_flight)
         shown = ["-"] * len(figures) if link.level == Level.UNKNOWN else [f"{figure:,}" for figure in figures]
         points = trends[link.link].points[-20:] if link.link in trends else ()
@@ -116,43 +116,43 @@ def show(told: Report) -> None:
         settled = "could not be read" if link.level == Level.UNKNOWN else "yes" if link.settled else "no"
         links.add_row(link.link, *shown, settled, oldest, sparkline(each.drifted for each in points))
     out.print(links)
-    if told.flows:
+    if report.flows:
         causes = table("where it broke", "cause", "findings", right=("findings",))
-        for each in told.flows:
+        for each in report.flows:
             causes.add_row(hop_name(each.hop), each.cause, f"{each.number:,}")
         out.print(causes)
         ages = table("age", "findings", right=("findings",))
-        for count in told.ages:
+        for count in report.ages:
             if count.number:
                 ages.add_row(count.name, f"{count.number:,}")
         out.print(ages)
-        _show_worst(told)
-    if told.quality is not None:
-        show_quality(told.quality)
-    _show_repair(told)
-    for note in told.notes:
+        _show_most_affected(report)
+    if report.quality is not None:
+        show_quality(report.quality)
+    _show_repair(report)
+    for note in report.notes:
         say(f"reconcile: {note}")
 
 
-def _show_worst(told: Report) -> None:
-    worst = table("most affected aggregates", "link", "difference", "cause", "fields", "age", wrap=("fields",))
-    for each in told.shown[:_WORST]:
+def _show_most_affected(report: Report) -> None:
+    affected = table("most affected aggregates", "link", "difference", "cause", "fields", "age", wrap=("fields",))
+    for each in report.shown[:_MOST_AFFECTED]:
         finding = each.finding
-        fields = ", ".join(field["name"] for field in finding["fields"])
-        name = finding["aggregate_id"] or "(none)"
-        worst.add_row(name, finding["link"], finding["difference"], finding["cause"], fields, each.age)
-    console().print(worst)
+        fields = ", ".join(field.name for field in finding.fields)
+        name = finding.aggregate_id or "(none)"
+        affected.add_row(name, finding.link, finding.difference, finding.cause, fields, each.age)
+    console().print(affected)
 
 
-def _show_repair(told: Report) -> None:
-    if told.repair is None:
+def _show_repair(report: Report) -> None:
+    if report.repair is None:
         return
     repairs = table("repair", "what", "number", right=("number",))
-    for link in told.repair.links:
+    for link in report.repair.links:
         for each in (*link.actions, *link.states):
             repairs.add_row(link.link, each.name, f"{each.number:,}")
     console().print(repairs)
-    for reason in told.repair.refused:
+    for reason in report.repair.refused:
         console().print(f"The plan is refused: {reason}")
 
 

@@ -27,11 +27,11 @@ from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.handoffs import FINDINGS, Gathered, Quality, Summary, Verified
-from reconcile.pipeline.job import ids_of, job_of, new_job
+from reconcile.pipeline.job import Job, ids_of, job_of, new_job
 from reconcile.pipeline.logs import planned
 from reconcile.pipeline.result import quality_result
+from reconcile.pipeline.verdict import exit_code_with
 from reconcile.quality.gate import require_open, unmet
-from reconcile.report.verdict import exit_code_with
 
 if TYPE_CHECKING:
     from reconcile.gather.stores.digest import ComparisonMode

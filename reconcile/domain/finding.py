@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer, TypeAdapter
+from pydantic import PlainSerializer, TypeAdapter, ValidationError
 
 from reconcile.domain.cause import Cause
 
@@ -121,6 +121,23 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     repair: ProposedRepair | None = None
 
+    @property
+    def drifts(self) -> bool:
+        """Whether the copy differs now, and is not merely late or about to differ."""
+        return self.status == Status.CONFIRMED and self.difference != Difference.LATENT
+
+    def partition_in(self, topic: str) -> int | None:
+        """Choose the partition of the first record of a topic in its evidence."""
+        for each in self.evidence:
+            if each.topic == topic and each.partition is not None:
+                return each.partition
+        return None
+
+
+def consumer_of(link: str) -> str:
+    """Choose the name of the consumer out of that of a link."""
+    return link.rpartition("/")[2]
+
 
 # A finding is a plain dataclass, because hundreds of thousands are made; its JSON is written and read by pydantic.
 _FINDING: TypeAdapter[Finding] = TypeAdapter(Finding)
@@ -131,9 +148,13 @@ def to_data(finding: Finding, run_id: str) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "run_id": run_id, **_FINDING.dump_python(finding, mode="json")}
 
 
-def from_data(data: dict[str, Any]) -> Finding:
-    """Parse what `to_data` built; what was added to it since is left out."""
-    return _FINDING.validate_python(data)
+def from_json(line: str) -> Finding:
+    """Parse a JSON line of what `to_data` built, also by an earlier version; raise ValueError for what is none."""
+    try:
+        return _FINDING.validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]  # its own text would quote values
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")) from None
 
 
 def redact(finding: Finding, sensitive: Set[str]) -> Finding:

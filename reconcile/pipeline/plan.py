@@ -11,7 +11,7 @@ from datetime import timedelta
 from reconcile.audit.home_partition import Router
 from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Consumer, RepairTopic
-from reconcile.domain.finding import Finding, from_data
+from reconcile.domain.finding import Finding
 from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
@@ -93,7 +93,7 @@ class _Planning:
 
     def _draft(self, consumer: Consumer) -> _Draft:
         contract, link = self.job.contract, self.job.contract.link(consumer)
-        findings = [from_data(each) for each in tables.findings(self.job.run, links=[link], spark=self.job.spark)]
+        findings = list(tables.findings(self.job.run, links=[link], spark=self.job.spark))
         ids = planning.wanted(findings, contract, consumer)
         empty = LinkPlan(
             link=link,

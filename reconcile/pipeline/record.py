@@ -120,6 +120,6 @@ def not_recorded(result: AnyResult, error: ReconcileError) -> AnyResult:
 
 def _sightings(job: Job, link: str) -> Iterator[Sighting]:
     for each in tables.findings(job.run, links=[link], spark=job.spark):
-        if each["aggregate_id"] is not None and each["status"] != Status.IN_FLIGHT:
-            fields = sorted(field["name"] for field in each["fields"])
-            yield Sighting(each["aggregate_id"], each["difference"], each["cause"], content_digest(fields))
+        if each.aggregate_id is not None and each.status != Status.IN_FLIGHT:
+            fields = sorted(field.name for field in each.fields)
+            yield Sighting(each.aggregate_id, each.difference.value, each.cause.value, content_digest(fields))

@@ -1,4 +1,4 @@
-"""What repair would do about findings, or did: read from the plan and from what came of it."""
+"""What repair would do about findings, or did: read from the plan and from the outcome of its corrections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Repairs:
     """State and reason by the correction's id."""
     applied: bool
     verified: bool
-    """Whether anybody has looked what became of the corrections."""
+    """Whether the outcome of the corrections was looked at."""
 
     @classmethod
     def of(cls, run: Run) -> Repairs | None:
@@ -42,7 +42,7 @@ class Repairs:
         return cls(plan, states, applied is not None, verified is not None)
 
     def result(self) -> RepairResult:
-        """Build what it comes to."""
+        """Build the figures of the plan and of its outcome."""
         links = tuple(self._link(each) for each in self.plan.links)
         return RepairResult(self.applied, self.verified, self.plan.refused, links)
 
@@ -51,8 +51,8 @@ class Repairs:
         for link in self.plan.links:
             yield from link.items
 
-    def of_findings(self, ids: Mapping[str, set[str]]) -> dict[tuple[str, str], Repair]:
-        """Choose what is done about aggregates, by link and id."""
+    def of_findings(self, ids: Mapping[str, set[str]]) -> dict[tuple[str, str | None], Repair]:
+        """Build the repair of aggregates, by link and id."""
         return {
             (item.link, item.aggregate_id): self.repair(item)
             for item in self.items()
@@ -60,7 +60,7 @@ class Repairs:
         }
 
     def repair(self, item: Item) -> Repair:
-        """Build what an item of the plan comes to."""
+        """Build the repair of an item of the plan."""
         state, why = self.states.get(item.correction_id or "", (None, None))
         return Repair(item.action.value, item.reason, item.topic, item.partitions, state, why)
 
@@ -69,8 +69,10 @@ class Repairs:
         ended = Counter(self.states[each][0] for each in ids if each is not None and each in self.states)
         reasons = Counter(each.reason for each in link.items if each.action in _NOT_REPAIRED)
         actions = tuple(Count(name, number) for name, number in link.counts.items() if number)
-        states, why = _ordered(ended), _ordered(reasons)
-        return LinkRepair(link.link, link.topic, link.readers, actions, states, why, link.refused, link.warnings)
+        states, not_repaired = _ordered(ended), _ordered(reasons)
+        return LinkRepair(
+            link.link, link.topic, link.readers, actions, states, not_repaired, link.refused, link.warnings
+        )
 
 
 def _ordered(counter: Counter[str]) -> tuple[Count, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from reconcile.contract.model import Contract
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import FINDINGS
-from reconcile.pipeline.result import report_of, to_data
-from reconcile.report.csv import COLUMNS, csv_of_rows
+from reconcile.pipeline.result import report_of
+from reconcile.report.csv import csv_of
 from reconcile.report.html import report_html
+from reconcile.report.json import report_data
 from reconcile.report.model import Report
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
@@ -23,7 +23,7 @@ FORMATS = {"html": HTML, "csv": CSV, "json": JSON, "prometheus": PROMETHEUS}
 
 
 def publish(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
-    """Write every rendering into the run's folder, each file whole or not at all; those that stand are replaced."""
+    """Write every rendering into the run's folder, each file whole or not at all; those that exist are replaced."""
     report = report_of(run, place, settings, contract)
     for form, name in FORMATS.items():
         run.write_file(name, map(_writable, rendered(form, report, run, place, CSV)))
@@ -31,13 +31,13 @@ def publish(run: Run, place: Workspace, settings: Settings, contract: Contract |
 
 
 def rendered(form: str, report: Report, run: Run, place: Workspace, csv: str | None = None) -> Iterator[str]:
-    """Give a report in one of the formats, piece by piece; `csv` is where all findings stand, seen from it."""
+    """Render a report in one of the formats, piece by piece; `csv` is the address of all findings, seen from it."""
     if form == "html":
         yield from report_html(report, csv)
     elif form == "csv":
-        yield from csv_of_rows(tables.tuples(run, FINDINGS, COLUMNS, place.spark))
+        yield from csv_of(tables.findings(run, spark=place.spark))
     elif form == "json":
-        yield json.dumps(to_data(report), ensure_ascii=False, allow_nan=False) + "\n"
+        yield json.dumps(report_data(report), ensure_ascii=False, allow_nan=False) + "\n"
     else:
         yield prometheus(report)
 

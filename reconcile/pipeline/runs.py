@@ -1,4 +1,4 @@
-"""Past runs: what they were asked for, the contract that they were made by, and each in one line for lists."""
+"""Past runs: their contracts, and each run in one line for lists."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from reconcile.contract.model import Contract, load_contract
 from reconcile.errors import InvalidFileError
 from reconcile.pipeline.handoffs import Request, Summary, Verified, results_of
 from reconcile.pipeline.result import links_of
+from reconcile.pipeline.verdict import exit_code_with, level_of, level_with
 from reconcile.quality.gate import unmet
 from reconcile.report.model import Level
-from reconcile.report.verdict import exit_code_with, level_of, level_with
 from reconcile.workspace.handoff import IsoTime
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
@@ -32,8 +32,8 @@ class RunLine:
     latent: int | None = None
     exit_code: int | None = None
     level: Level | None = None
-    asked: int | None = None
-    """How many aggregates it was asked for; None for all."""
+    requested: int | None = None
+    """How many aggregates were requested of it; None for all."""
 
 
 def contract_of(run: Run) -> Contract | None:
@@ -51,10 +51,10 @@ def newest(place: Workspace, limit: int, offset: int = 0) -> tuple[list[RunLine]
     """Read some runs, the newest first, and count them all."""
     ids = sorted(((_began(place, each), each) for each in place.runs()), key=lambda pair: (pair[0] or "", pair[1]))
     chosen = ids[::-1][offset : offset + limit]
-    return [overview(place, run_id) for _, run_id in chosen], len(ids)
+    return [run_line(place, run_id) for _, run_id in chosen], len(ids)
 
 
-def overview(place: Workspace, run_id: str) -> RunLine:
+def run_line(place: Workspace, run_id: str) -> RunLine:
     """Read a run in one line."""
     run = place.run(run_id)
     try:

@@ -25,20 +25,20 @@ _BARS = "▁▂▃▄▅▆▇█"
 def trends(
     place: Workspace, settings: Settings, aggregate: str, until: datetime | None = None
 ) -> tuple[tuple[Trend, ...], tuple[str, ...]]:
-    """Give drift over time, link by link, up to an instant; and what could not add to it.
+    """Read drift over time, link by link, up to an instant; and notes on what is missing in it.
 
-    Runs that were asked for some aggregates alone do not take part.
+    Runs of selected aggregates do not take part.
     """
     points: dict[tuple[str, str], TrendPoint] = {}
-    told, notes = _history(settings, aggregate)
-    for each in told:
+    recorded, notes = _history(settings, aggregate)
+    for each in recorded:
         points[each.figures.link, each.run_id] = _of_control(each)
     found, damaged = _summaries(place, aggregate)
     for run_id, summary in found:
         for link, point in _of_summary(run_id, summary):
             points[link, run_id] = _joined(point, points.get((link, run_id)))
     if damaged:
-        notes = (*notes, f"The trend does without what is damaged: {', '.join(damaged)}.")
+        notes = (*notes, f"Damaged runs are not in the trend: {', '.join(damaged)}.")
     by_link: dict[str, list[TrendPoint]] = {}
     for (link, _), point in points.items():
         if until is None or point.at <= until:
@@ -47,9 +47,9 @@ def trends(
     return tuple(Trend(link, tuple(each)) for link, each in sorted(ordered.items())), notes
 
 
-def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str], Seen]:
-    """Give what earlier runs knew of aggregates, by link and id; nothing where the control store does not answer."""
-    found: dict[tuple[str, str], Seen] = {}
+def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str | None], Seen]:
+    """Query what earlier runs knew of aggregates, by link and id; nothing where the control store does not answer."""
+    found: dict[tuple[str, str | None], Seen] = {}
     if not _keeps(settings):
         return found
     try:
@@ -62,7 +62,7 @@ def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, st
 
 
 def sparkline(numbers: Iterable[int]) -> str:
-    """Give numbers as a line of small bars, the highest as high as a letter."""
+    """Render numbers as a line of small bars, the highest as high as a letter."""
     given = list(numbers)
     most = max(given, default=0)
     return "".join(_BARS[0 if not most else -(-number * (len(_BARS) - 1) // most)] for number in given)
@@ -75,11 +75,11 @@ def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tupl
         with open_control(settings) as control:
             return control.runs.history(aggregate, MOST), ()
     except ReconcileError:
-        return [], ("The control store did not answer, so the trend shows only runs that are still in the workspace.",)
+        return [], ("The control store did not answer: the trend shows only runs that are still in the workspace.",)
 
 
 def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, Summary]], list[str]]:
-    """Give the figures of the runs of a contract that are still in the workspace, and which runs are damaged."""
+    """Read the figures of the runs of a contract that are still in the workspace, and which runs are damaged."""
     found, damaged = [], []
     for run_id in place.runs():
         try:
@@ -93,7 +93,7 @@ def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, Summar
 
 
 def _keeps(settings: Settings) -> bool:
-    """Tell whether there is a control store: to look at a report makes none."""
+    """Say whether there is a control store: reading a report makes none."""
     if settings.control_store is not None:
         return True
     address = settings.control_address()
@@ -105,13 +105,13 @@ def _of_some_ids(run: Run) -> bool:
     return request is not None and not isinstance(request.scope, All)
 
 
-def _of_control(told: DriftPoint) -> TrendPoint:
-    figures, drift = told.figures, told.drift
+def _of_control(point: DriftPoint) -> TrendPoint:
+    figures, drift = point.figures, point.drift
     latent = figures.by_difference.get("latent", 0)
     return TrendPoint(
-        told.run_id,
-        told.started_at,
-        told.complete,
+        point.run_id,
+        point.started_at,
+        point.complete,
         figures.compared,
         max(figures.findings - latent, 0),
         *((drift.opened, drift.returned, drift.closed, drift.still_open) if drift is not None else ()),
@@ -123,8 +123,8 @@ def _of_summary(run_id: str, summary: Summary) -> Iterable[tuple[str, TrendPoint
         yield each.link, TrendPoint(run_id, summary.fence.opened_at, summary.complete, each.compared, each.drifted)
 
 
-def _joined(point: TrendPoint, told: TrendPoint | None) -> TrendPoint:
-    if told is None:
+def _joined(point: TrendPoint, recorded: TrendPoint | None) -> TrendPoint:
+    if recorded is None:
         return point
-    changes = (told.opened, told.returned, told.closed, told.still_open)
+    changes = (recorded.opened, recorded.returned, recorded.closed, recorded.still_open)
     return TrendPoint(point.run_id, point.at, point.complete, point.compared, point.drifted, *changes)

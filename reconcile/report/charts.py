@@ -1,17 +1,23 @@
-"""The pictures of figures: drift over time, ages, and causes by partition."""
+"""The pictures of figures: drift over time, ages, fields, causes by hop and by partition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, log10
 
-from reconcile.report.model import Count, FieldCount, Heat, Trend
+from reconcile.domain.finding import Hop, consumer_of
+from reconcile.report.model import Count, FieldCount, Flow, Heat, Trend
 from reconcile.report.picture import Box, Dot, Label, Line, Path, Picture, Shape
+
+HOPS = {Hop.SOURCE_TO_LOG: "source → log", Hop.LOG_TO_CONSUMER: "log → consumer", Hop.CONSUMER: "in the consumer"}
+NO_HOP = "unknown"
 
 _WIDTH = 420.0
 _STEPS = 6
 _FIELDS = 10
 _LETTERS = 18
+_FLOW_LEFT, _FLOW_RIGHT, _FLOW_TOP = 126.0, 268.0, 8.0
+_FLOW_HEIGHT, _THINNEST, _FLOW_ROW, _FLOW_GAP = 130.0, 2.0, 21.0, 14.0
 
 
 def trend_picture(trend: Trend) -> Picture:
@@ -66,7 +72,7 @@ def fields_picture(fields: Sequence[FieldCount]) -> Picture:
     """Draw which fields differ most."""
     several = len({each.link for each in fields}) > 1
     named = [
-        Count(f"{each.link.rpartition('/')[2]}.{each.field}" if several else each.field, each.number)
+        Count(f"{consumer_of(each.link)}.{each.field}" if several else each.field, each.number)
         for each in fields[:_FIELDS]
     ]
     return bars_picture("Fields that differ", named)
@@ -99,13 +105,66 @@ def heat_picture(heat: Heat) -> Picture:
     return Picture(_WIDTH, top + len(heat.rows) * row + 4, "Causes by partition", about, tuple(shapes))
 
 
+def flow_picture(flows: Sequence[Flow]) -> Picture:
+    """Draw which causes broke which hop."""
+    total = sum(each.number for each in flows)
+    shapes: list[Shape] = []
+    right = left = _FLOW_TOP
+    hops = list(dict.fromkeys(each.hop for each in flows))
+    for hop in hops:
+        of_hop = [each for each in flows if each.hop == hop]
+        widths = [max(each.number / total * _FLOW_HEIGHT, _THINNEST) for each in of_hop]
+        height = sum(max(width, _FLOW_ROW) for width in widths)
+        left += (height - sum(widths)) / 2
+        number = sum(each.number for each in of_hop)
+        kind, name = hop_kind(hop), hop_name(hop)
+        shapes.append(Box(_FLOW_LEFT, left, 7, sum(widths), f"node {kind}", f"{name}: {number:,}"))
+        middle = left + sum(widths) / 2
+        shapes += [
+            Label(_FLOW_LEFT - 9, middle - 1, name, "label strong", "end"),
+            Label(_FLOW_LEFT - 9, middle + 13, f"{number:,}", "label number", "end"),
+        ]
+        for each, width in zip(of_hop, widths, strict=True):
+            row = max(width, _FLOW_ROW)
+            at = right + (row - width) / 2
+            shapes.append(Path(_band(left, at, width), f"band {kind}", f"{name}, {each.cause}: {each.number:,}"))
+            shapes.append(Box(_FLOW_RIGHT, at, 4, width, f"node {kind}"))
+            shapes.append(
+                Label(_FLOW_RIGHT + 11, right + row / 2 + 4, f"{each.cause.replace('_', ' ')}  {each.number:,}")
+            )
+            left += width
+            right += row
+        right += _FLOW_GAP
+        left = right
+    about = "; ".join(f"{hop_name(each.hop)}, {each.cause} {each.number:,}" for each in flows)
+    return Picture(_WIDTH, max(right - _FLOW_GAP, _FLOW_TOP) + 6, "Causes by hop", about, tuple(shapes))
+
+
+def hop_name(hop: Hop | None) -> str:
+    """Name a hop in words."""
+    return NO_HOP if hop is None else HOPS[hop]
+
+
+def hop_kind(hop: Hop | None) -> str:
+    """Name the kind of shapes that belong to a hop."""
+    return "hop-none" if hop is None else f"hop-{hop.replace('_', '-')}"
+
+
 def _short(name: str) -> str:
     return name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
 
 
 def _round_up(number: int) -> int:
-    """Give a number for the top of an axis."""
+    """Choose a number for the top of an axis."""
     if number < 4:
         return max(number, 2)
     size = int(10 ** int(log10(number)))
     return next(share * size for share in (1, 2, 4, 6, 8, 10) if share * size >= number)
+
+
+def _band(left: float, right: float, width: float) -> str:
+    start, end = _FLOW_LEFT + 7, _FLOW_RIGHT
+    middle = (start + end) / 2
+    there = f"M{start:g} {left:.1f}C{middle:g} {left:.1f} {middle:g} {right:.1f} {end:g} {right:.1f}"
+    left, right = left + width, right + width
+    return f"{there}V{right:.1f}C{middle:g} {right:.1f} {middle:g} {left:.1f} {start:g} {left:.1f}Z"

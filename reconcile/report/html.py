@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -13,17 +13,24 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from reconcile.report.charts import bars_picture, fields_picture, heat_picture, trend_picture
-from reconcile.report.flow import flow_picture, hop_kind, hop_name
+from reconcile.report.charts import (
+    bars_picture,
+    fields_picture,
+    flow_picture,
+    heat_picture,
+    hop_kind,
+    hop_name,
+    trend_picture,
+)
 from reconcile.report.lanes import lanes_picture
-from reconcile.report.model import Report
+from reconcile.report.model import Report, Trend
 
 STYLE, SCRIPT, ICON = "style.css", "script.js", "icon.svg"
 
 
 @cache
 def environment() -> Environment:
-    """Give the templates; whatever they are given is escaped."""
+    """Load the templates; all values in them are escaped."""
     made = Environment(
         loader=PackageLoader("reconcile.report"),
         autoescape=True,
@@ -52,28 +59,27 @@ def environment() -> Environment:
 
 
 def asset(name: str) -> str:
-    """Give the text of the style sheet, the script or the icon."""
+    """Read the text of the style sheet, the script or the icon."""
     loader = environment().loader
     assert loader is not None
     return loader.get_source(environment(), name)[0]
 
 
 def report_html(report: Report, csv: str | None = None) -> Iterator[str]:
-    """Give the report piece by piece; `csv` is the address of the file with all findings, seen from this one."""
+    """Render the report piece by piece; `csv` is the address of the file with all findings, seen from this one."""
     page = _one_file(f"{report.aggregate}: {report.verdict}")
     yield from environment().get_template("report.html").generate(page=page, report=report, csv=csv)
 
 
-def history_html(aggregate: str, trends: Any, notes: Any = ()) -> Iterator[str]:
-    """Give drift over time as one file."""
+def history_html(aggregate: str, trends: Sequence[Trend], notes: Sequence[str] = ()) -> Iterator[str]:
+    """Render drift over time as one file."""
     page = _one_file(f"{aggregate}: drift over time")
-    yield from (
-        environment().get_template("history.html").generate(page=page, aggregate=aggregate, trends=trends, notes=notes)
-    )
+    template = environment().get_template("history.html")
+    yield from template.generate(page=page, aggregate=aggregate, trends=trends, notes=notes)
 
 
 def _one_file(title: str) -> Mapping[str, Any]:
-    """Say how a page that stands alone is made: what it needs stands in it, and nothing else may run or load."""
+    """Build the head of a page that is a file of its own: all it needs is in it, and nothing else may run or load."""
     style, script, icon = asset(STYLE), asset(SCRIPT), asset(ICON)
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; base-uri 'none'"
     return {
@@ -95,9 +101,7 @@ def _number(number: int) -> str:
     return f"{number:,}"
 
 
-def _instant(at: datetime | str | None) -> str:
-    if isinstance(at, str):
-        at = datetime.fromisoformat(at)
+def _instant(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 

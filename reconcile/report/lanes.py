@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from reconcile.report.model import Moment, ShownRow, Story
 from reconcile.report.picture import Box, Dot, Label, Line, Path, Picture, Shape
-from reconcile.report.story import Moment, Shown, Story
 
 MOST = 10
 """So many columns at most, the newest: as many as a desk shows without scrolling."""
@@ -28,8 +28,8 @@ def lanes_picture(story: Story, *, drifts: bool) -> Picture:
     """
     columns = _columns(story)
     cut, columns = max(len(columns) - MOST, 0), columns[-MOST:]
-    told = [moment for column in columns for moment in column.moments]
-    lanes = _lanes(told)
+    moments = [moment for column in columns for moment in column.moments]
+    lanes = _lanes(moments)
     rows = {lane: _TOP + (number + 0.5) * _ROW for number, lane in enumerate(lanes)}
     width = _LEFT + len(columns) * _COLUMN + _NOW
     shapes: list[Shape] = []
@@ -66,7 +66,7 @@ def lanes_picture(story: Story, *, drifts: bool) -> Picture:
         now.append(Label(8, 20, f"{older:,} older not shown"))
     title = f"The way of {story.id or 'a row without an id'} through {story.link}"
     height = _TOP + len(lanes) * _ROW + 2
-    return Picture(width, height, title, _about(told), (*shapes, *lines, *now, *dots), natural=True)
+    return Picture(width, height, title, _about(moments), (*shapes, *lines, *now, *dots), natural=True)
 
 
 def _columns(story: Story) -> list[_Column]:
@@ -121,7 +121,7 @@ def _marks(moment: Moment, x: float, y: float, rows: dict[str, float]) -> list[S
     return found
 
 
-def _side(shown: Shown | None, x: float, y: float, name: str, *, agrees: bool) -> list[Shape]:
+def _side(shown: ShownRow | None, x: float, y: float, name: str, *, agrees: bool) -> list[Shape]:
     if shown is None:
         return [
             Dot(x, y - 5, 6, "dot gone", f"the {name} has no row"),

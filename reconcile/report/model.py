@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Literal
 
-from reconcile.domain.finding import Difference, Status
-from reconcile.report.story import Story
+from reconcile.domain.finding import Finding, Hop
 from reconcile.workspace.handoff import IsoTime
+
+Lane = Literal["log", "retry", "stash", "dead_letter", "ledger"]
 
 _AT_ONCE = 3
 
@@ -41,7 +42,7 @@ class Count:
 class Flow:
     """How many findings broke at one hop by one cause; `hop` is None where that cannot be told."""
 
-    hop: str | None
+    hop: Hop | None
     cause: str
     number: int
 
@@ -116,7 +117,7 @@ class LinkResult:
     by_difference: tuple[Count, ...]
     oldest: IsoTime | None
     """Since when its oldest confirmed drift stands, as far as that is known."""
-    left: int | None = None
+    still_different: int | None = None
     """How many of those that had drifted still differ after the repair; None as long as none was verified."""
     message: str | None = None
     """Why it could not be read."""
@@ -146,24 +147,56 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A finding that is shown: its own words, with hidden values, and all that belongs to it."""
+class Moment:
+    """One thing that happened to an aggregate."""
+
+    lane: Lane
+    at: IsoTime | None
+    place: str
+    """Partition and offset, such as 4@81."""
+    topic: str
+    version: str | None
+    what: str
+    """What the record is or says, in words."""
+    marks: tuple[str, ...] = ()
+    """What it has to do with the copy or the source, such as `the copy shows this`."""
+    origin: str | None = None
+    """Partition and offset of the topic's record that was put aside, where that is known."""
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """The row of an aggregate in the source or in the copy, with hidden values."""
+
+    version: str | None
+    fields: Mapping[str, str | None]
+    count: int
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happened to one aggregate of one link, in the order of time, and what source and copy show now."""
+
+    link: str
+    id: str | None
+    source: ShownRow | None
+    copy: ShownRow | None
+    moments: tuple[Moment, ...]
+    left_out: int
+    """How many older moments are not among them."""
+
+
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding that is shown, with hidden values, and all that belongs to it."""
 
     number: int
     """Its place among those that are shown, from one."""
-    finding: Mapping[str, Any]
-    since: IsoTime | None
+    finding: Finding
     age: str
     story: Story | None = None
     known: Known | None = None
     repair: Repair | None = None
-
-    @property
-    def drifts(self) -> bool:
-        """Whether the copy differs now, and is not merely late or about to differ."""
-        confirmed: bool = self.finding["status"] == Status.CONFIRMED
-        latent: bool = self.finding["difference"] == Difference.LATENT
-        return confirmed and not latent
 
 
 @dataclass(frozen=True)
@@ -176,8 +209,8 @@ class LinkRepair:
     actions: tuple[Count, ...]
     states: tuple[Count, ...]
     """What became of its corrections; empty as long as none was applied."""
-    left: tuple[Count, ...]
-    """Why findings are left to people or left alone, by reason."""
+    not_repaired: tuple[Count, ...]
+    """Findings that are for people to repair, or for nobody, by reason."""
     refused: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -230,7 +263,7 @@ class QualityResult:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a run was asked for, where that was not all."""
+    """The part of the aggregates and copies that was requested of a run."""
 
     ids: int | None
     """How many aggregates; None for all."""
@@ -240,7 +273,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is told of one run."""
+    """The result of one run."""
 
     run_id: str
     aggregate: str
@@ -255,7 +288,7 @@ class Report:
     exit_code: int
     """As the run returns it: after a repair, what the verification makes of it."""
     complete: bool
-    asked: Selection | None
+    selection: Selection | None
     """None for a run of all aggregates of all copies."""
     links: tuple[LinkResult, ...]
     flows: tuple[Flow, ...]
@@ -264,8 +297,8 @@ class Report:
     heat: Heat
     total: int
     """How many findings there are."""
-    shown: tuple[Shown, ...]
-    """The worst of them, worst first."""
+    shown: tuple[ShownFinding, ...]
+    """The most affected first, and where they are many no others."""
     repair: RepairResult | None
     """None as long as no plan was made."""
     quality: QualityResult | None
@@ -275,10 +308,10 @@ class Report:
     """What a reader should know of the report itself."""
 
     @property
-    def worst(self) -> tuple[Shown, ...]:
-        """The worst of some causes: their pictures are shown at once."""
-        first: dict[str, Shown] = {}
+    def most_affected(self) -> tuple[ShownFinding, ...]:
+        """The most affected aggregate of some causes: their pictures are shown at once."""
+        first: dict[str, ShownFinding] = {}
         for each in self.shown:
             if each.story is not None:
-                first.setdefault(each.finding["cause"], each)
+                first.setdefault(each.finding.cause, each)
         return tuple(first.values())[:_AT_ONCE]

@@ -82,7 +82,7 @@ class Picture:
     """Whether it keeps its size and is scrolled, instead of growing and shrinking with the page."""
 
     def svg(self) -> Markup:
-        """Give it as an SVG element; all text in it is escaped."""
+        """Render it as an SVG element; all text in it is escaped."""
         size = f' width="{self.width:g}" height="{self.height:g}"' if self.natural else ""
         name = escape(f"{self.title}: {self.about}" if self.about else self.title)
         head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}"{size} role="img" aria-label="{name}">'

@@ -10,7 +10,7 @@ _Sample = tuple[dict[str, str], float]
 
 
 def prometheus(report: Report) -> str:
-    """Give the figures of a run as gauges."""
+    """Render the figures of a run as gauges."""
     read = [each for each in report.links if each.level != Level.UNKNOWN]
     lines: list[str] = []
 
@@ -21,7 +21,7 @@ def prometheus(report: Report) -> str:
             lines.extend(_line(f"reconcile_{name}", labels, value) for labels, value in samples)
 
     # Series of their own: what was compared in part is nothing that the figures of whole runs go on with.
-    part = _part(report.asked)
+    part = _part(report.selection)
     contract = {"contract": report.aggregate, **part}
 
     def of(link: LinkResult) -> dict[str, str]:
@@ -46,8 +46,8 @@ def prometheus(report: Report) -> str:
     states = {each.link: each.states for each in (report.repair.links if report.repair is not None else ())}
     ended = [({**of(link), "outcome": each.name}, each.number) for link in read for each in states.get(link.link, ())]
     gauge("corrections", "Corrections by what became of them.", ended)
-    left = [(of(each), each.left) for each in read if each.left is not None]
-    gauge("left", "Aggregates that had drifted and still differ after the repair.", left)
+    differing = [(of(each), each.still_different) for each in read if each.still_different is not None]
+    gauge("left", "Aggregates that had drifted and still differ after the repair.", differing)
     if (quality := report.quality) is not None:
         gauge("expectations", "Expectations that were checked.", [(contract, quality.total)])
         gauge("expectations_failed", "Those that were not met.", [(contract, len(quality.failed))])
@@ -66,10 +66,10 @@ _FIGURES = {
 }
 
 
-def _part(asked: Selection | None) -> dict[str, str]:
-    if asked is None:
+def _part(selection: Selection | None) -> dict[str, str]:
+    if selection is None:
         return {}
-    return {"part": "consumers" if asked.ids is None else "ids"}
+    return {"part": "consumers" if selection.ids is None else "ids"}
 
 
 def _hops(report: Report) -> list[str | None]:
@@ -81,8 +81,8 @@ def _at(report: Report, hop: str | None) -> int:
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:
-    told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{told}}} {value}" if isinstance(value, int) else f"{name}{{{told}}} {value:.3f}"
+    text = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels.items())
+    return f"{name}{{{text}}} {value}" if isinstance(value, int) else f"{name}{{{text}}} {value:.3f}"
 
 
 def _escaped(text: str) -> str:

@@ -19,9 +19,9 @@ from reconcile.workspace.workspace import UnknownRunError, Workspace
 
 
 def web_app(place: Workspace, settings: Settings, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
-    """Give the app.
+    """Build the app.
 
-    Visitors have to know the `token`, if there is one; where another app mounts this one, that app lets people in.
+    Visitors need the `token`, if there is one; where another app mounts this one, that app authorizes them.
     With `hosts` it answers under these names alone, so that no page elsewhere reaches it by another name.
     """
     app = FastAPI(title="reconcile", docs_url=None, redoc_url=None, openapi_url=None)
@@ -45,7 +45,7 @@ def _not_found(request: Request, error: Exception) -> Response:
 
 
 def _misread(request: Request, _: Exception) -> Response:
-    return _problem(request, "Nothing to show", "The address does not say what to show, or says it wrongly.", 400)
+    return _problem(request, "Nothing to show", "The address is incomplete or wrong.", 400)
 
 
 def _problem(request: Request, title: str, message: str, status: int) -> Response:

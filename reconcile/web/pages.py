@@ -7,18 +7,19 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop, Status
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary
-from reconcile.pipeline.listing import FILTERS, page
+from reconcile.pipeline.handoffs import FINDINGS, Summary
 from reconcile.pipeline.repairs import Repairs
-from reconcile.pipeline.result import Showing, redaction_of
 from reconcile.pipeline.runs import contract_of, newest
+from reconcile.pipeline.shown_findings import Showing
+from reconcile.pipeline.tables import FILTERS, page
 from reconcile.pipeline.trend import trends
 from reconcile.report import html
-from reconcile.report.csv import COLUMNS, csv_of_rows
+from reconcile.report.csv import csv_of
 from reconcile.settings.settings import Settings
 from reconcile.web.rendering import page_of
 from reconcile.web.reports import Reports
@@ -28,10 +29,23 @@ from reconcile.workspace.workspace import Workspace
 
 PER_PAGE = 50
 
-Number = Annotated[int, Query(ge=1, le=10_000_000, alias="page")]
-Text = Annotated[str, Query(max_length=1000)]
+_LAST_PAGE = 10_000_000
+Number = Annotated[int, Query(ge=1, le=_LAST_PAGE, alias="page")]
+Text = Annotated[str, Field(max_length=1000)]
 
 _ASSETS = {html.STYLE: "text/css", html.SCRIPT: "text/javascript", html.ICON: "image/svg+xml"}
+
+
+class FindingsQuery(BaseModel):
+    """The filters of a list of findings, as its address names them."""
+
+    q: Text = ""
+    link: Text = ""
+    cause: Text = ""
+    difference: Text = ""
+    status: Text = ""
+    hop: Text = ""
+    page: Annotated[int, Field(ge=1, le=_LAST_PAGE)] = 1
 
 
 class Pages:
@@ -42,7 +56,7 @@ class Pages:
         self._reports = Reports(place, settings, PER_PAGE)
 
     def router(self) -> APIRouter:
-        """Give the routes."""
+        """Build the routes."""
         answers: dict[str, Callable[..., Response]] = {
             "/": self.runs,
             "/runs/{run_id}": self.run,
@@ -69,54 +83,44 @@ class Pages:
         report = self._reports.of(run_id)
         return page_of(request, "report.html", f"{report.aggregate}: {report.verdict}", {"report": report, "csv": None})
 
-    def findings(
-        self,
-        request: Request,
-        run_id: str,
-        q: Text = "",
-        link: Text = "",
-        cause: Text = "",
-        difference: Text = "",
-        status: Text = "",
-        hop: Text = "",
-        number: Number = 1,
-    ) -> Response:
+    def findings(self, request: Request, run_id: str, query: Annotated[FindingsQuery, Query()]) -> Response:
         """List findings, filtered and searched."""
         run = self._place.existing_run(run_id)
-        asked = dict(zip(("q", *FILTERS), (q, link, cause, difference, status, hop), strict=True))
-        found = page(run, asked, q, (number - 1) * PER_PAGE, PER_PAGE, self._place.spark)
+        filters = query.model_dump(exclude={"page"})
+        found = page(run, filters, query.q, (query.page - 1) * PER_PAGE, PER_PAGE, self._place.spark)
         links = [each.link for each in run.read(Summary).links]
         values = {
             "run_id": run_id,
-            "asked": asked,
             "choices": dict(zip(FILTERS, (links, list(Cause), list(Difference), list(Status), list(Hop)), strict=True)),
-            "shown": self._showing(run).of(found.findings, stories=False),
+            "shown": self._showing(run).shown(found.findings, stories=False),
             "total": found.total,
-            **_paging(number, found.total, asked),
+            **_paging(query.page, found.total, filters),
         }
         return page_of(request, "findings.html", f"Findings of {run_id}", values)
 
     def aggregate(self, request: Request, run_id: str, aggregate_id: Annotated[str, Query(alias="id")]) -> Response:
-        """Tell the story of an aggregate, in each link in which the run looked closely at it."""
+        """Show the story of an aggregate, in each link in which the run looked closely at it."""
         run = self._place.existing_run(run_id)
         showing = self._showing(run)
         found = list(tables.findings(run, ids=[aggregate_id], spark=self._place.spark))
-        told = {each["link"] for each in found}
-        others = {each.link: {aggregate_id} for each in run.read(Summary).links if each.link not in told}
-        agreeing = list(showing.stories(others).values())
+        differing = {each.link for each in found}
+        others = {each.link: {aggregate_id} for each in run.read(Summary).links if each.link not in differing}
+        agreeing = list(showing.stories(others))
         if not found and not agreeing:
-            raise HTTPException(404, "This run did not look closely at that aggregate: it agreed, or nobody has it")
+            raise HTTPException(
+                404, "This run did not look closely at that aggregate: it agreed, or neither side has it"
+            )
         values = {
             "run_id": run_id,
             "id": aggregate_id,
-            "shown": showing.of(found),
+            "shown": showing.shown(found),
             "agreeing": agreeing,
             "note": showing.redaction.note,
         }
         return page_of(request, "aggregate.html", f"{aggregate_id} in {run_id}", values)
 
     def plan(self, request: Request, run_id: str, number: Number = 1) -> Response:
-        """List the plan of a run, and what became of it."""
+        """List the plan of a run, and the outcome of each line."""
         repairs = Repairs.of(self._place.existing_run(run_id))
         if repairs is None:
             raise MissingArtifactError(f"the run {run_id} has no plan: `reconcile plan --run {run_id}` makes one")
@@ -132,39 +136,39 @@ class Pages:
 
     def history(self, request: Request, contract: str) -> Response:
         """Show drift over time."""
-        told, notes = trends(self._place, self._settings, contract)
-        if not told:
+        found, notes = trends(self._place, self._settings, contract)
+        if not found:
             raise HTTPException(404, f"No run of {contract} is known")
-        values = {"aggregate": contract, "trends": told, "notes": notes}
+        values = {"aggregate": contract, "trends": found, "notes": notes}
         return page_of(request, "history.html", f"{contract}: drift over time", values)
 
     def report_file(self, run_id: str) -> Response:
-        """Give the report as one file."""
+        """Send the report as one file."""
         return _file(html.report_html(self._reports.whole(run_id)), "text/html", f"{run_id}.html")
 
     def findings_file(self, run_id: str) -> Response:
-        """Give all findings as CSV."""
+        """Send all findings as CSV."""
         run = self._place.existing_run(run_id)
         run.manifest(FINDINGS)
-        pieces = csv_of_rows(tables.tuples(run, FINDINGS, COLUMNS, self._place.spark))
+        pieces = csv_of(tables.findings(run, spark=self._place.spark))
         return _file(pieces, "text/csv", f"{run_id}.csv")
 
     def static(self, name: str) -> Response:
-        """Give the style sheet, the script or the icon."""
+        """Send the style sheet, the script or the icon."""
         if name not in _ASSETS:
             raise HTTPException(404, "Not Found")
         return Response(html.asset(name), media_type=_ASSETS[name])
 
     def _showing(self, run: Run) -> Showing:
-        at = run.read(Fence).closed_at
-        redaction = redaction_of(run, contract_of(run))
-        return Showing(run, self._settings, redaction, at, Repairs.of(run), self._place.spark)
+        return Showing.of(run, self._settings, contract_of(run), self._place.spark)
 
 
-def _paging(number: int, total: int, asked: Mapping[str, str]) -> dict[str, Any]:
-    return {"number": number, "last": max(-(-total // PER_PAGE), 1), "asked": asked}
+def _paging(number: int, total: int, filters: Mapping[str, str]) -> dict[str, Any]:
+    return {"number": number, "last": max(-(-total // PER_PAGE), 1), "filters": filters}
 
 
 def _file(pieces: Iterator[str], kind: str, name: str) -> Response:
-    told = (each.encode("utf-8", "replace") for each in pieces)
-    return StreamingResponse(told, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+    content = (each.encode("utf-8", "replace") for each in pieces)
+    return StreamingResponse(
+        content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
+    )

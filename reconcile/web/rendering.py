@@ -12,12 +12,12 @@ from reconcile.report.html import ICON, environment
 
 
 def page_of(request: Request, template: str, title: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """Give a page; whatever stands in it is escaped."""
+    """Render a page; all values in it are escaped."""
     base = base_of(request)
     page = {"title": title, "web": True, "base": base, "policy": None, "icon": f"{base}/static/{ICON}"}
     return HTMLResponse(environment().get_template(template).render(page=page, **values), status)
 
 
 def base_of(request: Request) -> str:
-    """Give the path under which the app is mounted, without a slash at its end."""
+    """Compute the path under which the app is mounted, without a slash at its end."""
     return str(request.scope.get("root_path", "")).rstrip("/")

@@ -1,4 +1,4 @@
-"""Reports of runs that people look at, kept as long as nothing of the run changes."""
+"""A cache of reports: each is kept until something of its run changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Key = tuple[tuple[str, str], ...]
 
 
 class Reports:
-    """Gives reports; the last ones that were asked for are at hand."""
+    """Builds reports, and keeps the last ones."""
 
     def __init__(self, place: Workspace, settings: Settings, shown: int) -> None:
         self._place, self._settings, self._shown = place, settings, shown
@@ -24,7 +24,7 @@ class Reports:
         self._lock = Lock()
 
     def of(self, run_id: str) -> Report:
-        """Give the report of a run as a page shows it."""
+        """Build the report of a run as a page shows it, or take it from the cache."""
         run = self._place.existing_run(run_id)
         contract = contract_of(run)
         digest = contract.digest if contract is not None else ""
@@ -41,6 +41,6 @@ class Reports:
         return report
 
     def whole(self, run_id: str) -> Report:
-        """Give the report of a run as its file shows it."""
+        """Build the report of a run as its file shows it."""
         run = self._place.existing_run(run_id)
         return report_of(run, self._place, self._settings, contract_of(run), SHOWN)

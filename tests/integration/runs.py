@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,4 +60,4 @@ class Runs:
 
 def findings(job: Job) -> dict[tuple[str, str], dict[str, Any]]:
     """Give a run's findings by link and id."""
-    return {(each["link"], each["aggregate_id"]): each for each in tables.findings(job.run)}
+    return {(each["link"], each["aggregate_id"]): each for each in map(json.loads, tables.finding_lines(job.run))}

@@ -233,8 +233,8 @@ def test_it_prints(wide: Page, report: str) -> None:
 def test_a_narrow_picture_begins_with_what_is_now(page: Page, report: str) -> None:
     """The newest of a story is what one looks for; older columns are a scroll away."""
     Watched(page, report).open(report)
-    now = page.locator(".worst .newest text", has_text="now").first
-    place, frame = now.bounding_box(), page.locator(".worst .newest").first.bounding_box()
+    now = page.locator(".affected .newest text", has_text="now").first
+    place, frame = now.bounding_box(), page.locator(".affected .newest").first.bounding_box()
     assert place is not None
     assert frame is not None
     assert frame["x"] <= place["x"]

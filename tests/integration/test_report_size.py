@@ -36,7 +36,7 @@ def measured(*words: str) -> tuple[float, int]:
 
 
 def test_a_hundred_thousand_findings_take_seconds_and_little_memory(tmp_path: Path) -> None:
-    """Every rendering within 5 s of processor time and 500 MB; the worst are shown, and the rest is linked."""
+    """Every rendering within 5 s of processor time and 500 MB; the most affected are shown, and the rest is linked."""
     causes = [each for each in Cause if each != Cause.IN_FLIGHT]
     findings = (
         finding(f"{number:08d}", cause=causes[number % len(causes)], since=AT - timedelta(seconds=number))
@@ -49,7 +49,7 @@ def test_a_hundred_thousand_findings_take_seconds_and_little_memory(tmp_path: Pa
     assert seconds < 5
     assert kilobytes < 500 * 1024
     text = (Path(run.folder) / "report.html").read_text("utf-8")
-    assert "The worst 500 of 100,000 are shown." in text
+    assert "The 500 most affected of 100,000 findings are shown." in text
     assert '<a href="findings.csv">All of them as CSV</a>' in text
     assert MANY + 1 == len((Path(run.folder) / "findings.csv").read_text("utf-8").splitlines())
 

@@ -12,8 +12,8 @@ from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Evidence, FieldDifference, Finding, Hop, Status
 from reconcile.errors import RefusedError
 from reconcile.pipeline.result import MOMENTS, report_of
+from reconcile.pipeline.story import HIDDEN
 from reconcile.report.model import Count, FieldCount, Flow, Level, Report
-from reconcile.report.story import HIDDEN
 from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, CONTRACT, LINK, case, contract_file, finding, made_run
 
@@ -40,7 +40,7 @@ def test_drift_within_tolerance_is_not_called_agreement(tmp_path: Path) -> None:
     """An exit code of 0 with drift is no agreement."""
     place, run = made_run(tmp_path / "runs", [finding()], exit_code=0)
     told = report_of(run, place, Settings(workspace=place.root))
-    assert (Level.TOLERATED, "The copy agrees as far as the contract asks") == (told.level, told.verdict)
+    assert (Level.TOLERATED, "The copy agrees within the contract's tolerance") == (told.level, told.verdict)
 
 
 def test_what_could_not_be_read_is_no_agreement(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_what_could_not_be_read_is_no_agreement(tmp_path: Path) -> None:
     told = report(tmp_path, unread={LINK: "the store does not answer"})
     assert Level.UNKNOWN == told.level
     assert [(Level.UNKNOWN, "the store does not answer")] == [(each.level, each.message) for each in told.links]
-    assert "It could not be told whether login agrees" == told.verdict
+    assert "login could not be compared with the source" == told.verdict
 
 
 def test_causes_stand_by_their_hops(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_causes_stand_by_their_hops(tmp_path: Path) -> None:
         tmp_path, finding("a"), finding("b", **lost), finding("c"), finding("d", cause=Cause.EXPIRED, hop=None)
     )
     expected = (
-        Flow("source_to_log", "never_published", 1),
-        Flow("log_to_consumer", "skipped", 2),
+        Flow(Hop.SOURCE_TO_LOG, "never_published", 1),
+        Flow(Hop.LOG_TO_CONSUMER, "skipped", 2),
         Flow(None, "expired", 1),
     )
     assert expected == told.flows
@@ -103,12 +103,12 @@ def test_the_oldest_drift_is_since_when_it_stands(tmp_path: Path) -> None:
     assert AT - timedelta(days=2) == told.links[0].oldest
 
 
-def test_the_worst_come_first(tmp_path: Path) -> None:
+def test_the_most_affected_come_first(tmp_path: Path) -> None:
     """Drift before what may become it, and what has stood longest before the rest."""
     old, new = finding("old", since=AT - timedelta(days=9)), finding("new")
     latent = finding("latent", difference=Difference.LATENT, since=AT - timedelta(days=90))
     told = report(tmp_path, new, latent, old)
-    assert ["old", "new", "latent"] == [each.finding["aggregate_id"] for each in told.shown]
+    assert ["old", "new", "latent"] == [each.finding.aggregate_id for each in told.shown]
 
 
 def test_a_rare_cause_is_shown_among_many_of_another(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_rare_cause_is_shown_among_many_of_another(tmp_path: Path) -> None:
     rare = finding("rare", cause=Cause.PHANTOM, hop=Hop.CONSUMER, since=None)
     told = report(tmp_path, *many, rare, shown=10)
     assert (10, 701) == (len(told.shown), told.total)
-    assert "rare" in [each.finding["aggregate_id"] for each in told.shown]
+    assert "rare" in [each.finding.aggregate_id for each in told.shown]
 
 
 def test_findings_that_are_alike_are_all_shown(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_sensitive_values_are_hidden(tmp_path: Path) -> None:
     apart = finding("u1", fields=(FieldDifference("email", "zoe@example.org", "old@example.org"),))
     place, run = made_run(tmp_path / "runs", [apart], [case("u1")], contract=file)
     told = report_of(run, place, Settings(workspace=place.root), load_contract(file))
-    assert [{"name": "email", "source": HIDDEN, "consumer": HIDDEN}] == told.shown[0].finding["fields"]
+    assert (FieldDifference("email", HIDDEN, HIDDEN),) == told.shown[0].finding.fields
     assert "example.org" not in repr(told)
     assert "Zoiee" in repr(told)
 
@@ -139,7 +139,7 @@ def test_sensitive_values_are_hidden(tmp_path: Path) -> None:
 def test_hashes_of_hidden_values_are_hidden_too(tmp_path: Path) -> None:
     """The audit has put them there; they mean nothing to a reader."""
     told = report(tmp_path, finding(fields=(FieldDifference("email", "sha256:0123456789abcdef", None),)))
-    assert [{"name": "email", "source": HIDDEN, "consumer": None}] == told.shown[0].finding["fields"]
+    assert (FieldDifference("email", HIDDEN, None),) == told.shown[0].finding.fields
 
 
 @pytest.mark.parametrize("change", ["gone", "changed", "the same"])
@@ -216,16 +216,16 @@ def test_a_run_that_was_not_audited_has_no_report(tmp_path: Path) -> None:
 
 def test_many_partitions_are_shown_as_ranges(tmp_path: Path) -> None:
     """The picture stays as wide as it is."""
-    from reconcile.report.tally import Tally
+    from reconcile.pipeline.finding_counts import FindingCounts
 
-    heat = Tally("t", 100, AT, 10).heat
+    heat = FindingCounts("t", 100, AT, 10).heat
     assert ("0–6", "98–99", 15) == (heat.columns[0], heat.columns[-1], len(heat.columns))
 
 
-def test_each_cause_has_its_worst_open(tmp_path: Path) -> None:
+def test_each_cause_has_its_most_affected_open(tmp_path: Path) -> None:
     """Three stories of three causes, and not of one."""
     findings = [finding("a"), finding("b"), finding("c", cause=Cause.RETRYING)]
     place, run = made_run(tmp_path / "runs", findings, [case(each) for each in "abc"])
     told = report_of(run, place, Settings(workspace=place.root))
-    assert ["a", "c"] == [each.finding["aggregate_id"] for each in told.worst]
+    assert ["a", "c"] == [each.finding.aggregate_id for each in told.most_affected]
     assert Count("skipped", 2) == told.links[0].by_cause[0]

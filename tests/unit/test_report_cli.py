@@ -155,5 +155,5 @@ def test_one_file_tells_where_all_findings_are(tmp_path: Path, beside: bool) -> 
     file = tmp_path / ("runs/r1" if beside else "") / "elsewhere.html"
     reconcile(tmp_path, "report", "r1", "--format", "html", "--output", str(file))
     text = file.read_text("utf-8")
-    assert "<code>reconcile findings r1 --format csv</code> gives all of them." in text
+    assert "<code>reconcile findings r1 --format csv</code> lists all of them." in text
     assert beside == ('<a href="findings.csv">' in text)

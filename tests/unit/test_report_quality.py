@@ -13,11 +13,12 @@ from click.testing import CliRunner
 from reconcile.cli import cli
 from reconcile.domain.finding import Finding
 from reconcile.pipeline.handoffs import results_of
-from reconcile.pipeline.result import report_of, to_data
-from reconcile.pipeline.runs import overview
+from reconcile.pipeline.result import report_of
+from reconcile.pipeline.runs import run_line
 from reconcile.quality.gate import GateClosedError, require_open
 from reconcile.quality.suites import Checked
 from reconcile.report.html import report_html
+from reconcile.report.json import report_data
 from reconcile.report.model import Level, Report
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
@@ -122,14 +123,14 @@ def test_drift_that_is_tolerated_does_not_hide_what_failed(tmp_path: Path) -> No
     """The contract tolerates drift, and no data that cannot be trusted."""
     report = told(tmp_path, expected(), expected(columns=["email"]), findings=(finding(),), exit_code=0)
     assert (Level.UNMET, 1) == (report.level, report.exit_code)
-    assert "The copy agrees as far as the contract asks, but 2 expectations of the data failed" == report.verdict
+    assert "The copy agrees within the contract's tolerance, but 2 expectations of the data failed" == report.verdict
 
 
 def test_a_run_that_could_not_tell_still_could_not(tmp_path: Path) -> None:
     """2 stays 2."""
     report = told(tmp_path, expected(), unread={LINK: "the store does not answer"})
     assert (Level.UNKNOWN, 2) == (report.level, report.exit_code)
-    assert "It could not be told whether login agrees, and 1 expectation of the data failed" == report.verdict
+    assert "login could not be compared with the source, and 1 expectation of the data failed" == report.verdict
 
 
 def test_that_all_are_met_is_a_line(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_how_many_rows_were_read_is_said(tmp_path: Path) -> None:
     counted = [(f"{LINK} source", 0), (f"{LINK} copy", 7), ("log", 1204)]
     assert counted == [(each.name, each.number) for each in report.quality.read]
     text = page(report)
-    assert f"Of rows read: 0 of {LINK} source, 7 of {LINK} copy, 1,204 of log." in text
+    assert f"Rows checked: 0 of {LINK} source, 7 of {LINK} copy, 1,204 of log." in text
     assert "--mode full" in text
 
 
@@ -157,7 +158,7 @@ def test_what_failed_is_a_table(tmp_path: Path) -> None:
     bare = expected("log", link=None, columns=[], rows=None, why=None)
     cells = Cells(page(told(tmp_path, MET, expected(), bare)))
     texts = [" ".join(each.split()) for each in cells.texts]
-    assert "2 of 3 expectations of the data failed, and nothing is repaired from such data." == texts[0]
+    assert "2 of 3 expectations of the data failed. Nothing is repaired until they are met." == texts[0]
     assert "expect column values to not be nullsuite own" == texts[7]
     assert ["phone", LINK, "critical stops a repair", "3 of 1,000", "everybody can be called"] == texts[8:13]
     assert ["the table", "user-account", "critical stops a repair", "", ""] == texts[14:]
@@ -180,7 +181,7 @@ def test_an_exception_is_told(tmp_path: Path) -> None:
 
 def test_json_holds_what_failed(tmp_path: Path) -> None:
     """As the model has it."""
-    data = json.loads(json.dumps(to_data(told(tmp_path, MET, expected())), allow_nan=False))
+    data = json.loads(json.dumps(report_data(told(tmp_path, MET, expected())), allow_nan=False))
     assert ("unmet", 1) == (data["level"], data["exit_code"])
     assert (2, 1, ["phone"]) == (
         data["quality"]["total"],
@@ -222,7 +223,7 @@ def test_a_list_of_runs_tells_what_failed(tmp_path: Path) -> None:
     """An exit code of 1 that is not drift is not called drift."""
     place, run = made_run(tmp_path)
     checked(run, expected())
-    line = overview(place, "r1")
+    line = run_line(place, "r1")
     assert (1, Level.UNMET, 0) == (line.exit_code, line.level, line.drifted)
 
 

@@ -14,12 +14,12 @@ import pytest
 from reconcile.contract.model import load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Evidence, FieldDifference, Finding
-from reconcile.domain.finding import to_data as to_json
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.report import FORMATS
-from reconcile.pipeline.result import report_of, to_data
+from reconcile.pipeline.result import report_of
 from reconcile.report.csv import csv_of
 from reconcile.report.html import report_html
+from reconcile.report.json import report_data
 from reconcile.report.model import Report
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
@@ -122,15 +122,15 @@ def test_a_rendering_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
 def test_csv_holds_every_finding_and_no_formula() -> None:
     """One line each, and spreadsheets take none for a formula."""
     fields = (FieldDifference("a", None, ""), FieldDifference("b", None, ""))
-    data = to_json(finding("=1+1", hop=None, since=None, fields=fields), "r1")
-    lines = list(csv.reader("".join(csv_of([data] * 2500)).splitlines()))
+    each = finding("=1+1", hop=None, since=None, fields=fields)
+    lines = list(csv.reader("".join(csv_of([each] * 2500)).splitlines()))
     assert 2501 == len(lines)
     assert [LINK, "'=1+1", "changed", "confirmed", "skipped", "certain", "", "a b", ""] == lines[-1]
 
 
 def test_json_is_one_object(tmp_path: Path) -> None:
     """With the version of its schema."""
-    data = json.loads(json.dumps(to_data(told(tmp_path, finding())), allow_nan=False))
+    data = json.loads(json.dumps(report_data(told(tmp_path, finding())), allow_nan=False))
     assert (1, "drift", 1) == (data["schema_version"], data["level"], data["total"])
 
 

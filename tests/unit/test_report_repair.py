@@ -10,10 +10,10 @@ from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, VerifiedCorrection
 from reconcile.pipeline.result import links_of, report_of
-from reconcile.pipeline.runs import overview
+from reconcile.pipeline.runs import run_line
+from reconcile.pipeline.verdict import verdict
 from reconcile.report.model import Count, Level, Repair, Report
 from reconcile.report.prometheus import prometheus
-from reconcile.report.verdict import verdict
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import Inputs
 from reconcile.workspace.run import Run
@@ -80,12 +80,16 @@ def test_a_plan_is_told_as_what_repair_would_do(tmp_path: Path) -> None:
     link = repair.links[0]
     assert (False, False) == (repair.applied, repair.verified)
     assert (Count("restate", 1), Count("advice", 1)) == link.actions
-    assert (("billing-service",), (Count("release the stash first", 1),), ()) == (link.readers, link.left, link.states)
+    assert (("billing-service",), (Count("release the stash first", 1),), ()) == (
+        link.readers,
+        link.not_repaired,
+        link.states,
+    )
 
 
 def test_a_finding_says_what_is_done_about_it(tmp_path: Path) -> None:
     """With the place that the record goes to."""
-    shown = {each.finding["aggregate_id"]: each.repair for each in told(*planned(tmp_path)).shown}
+    shown = {each.finding.aggregate_id: each.repair for each in told(*planned(tmp_path)).shown}
     assert Repair("restate", "says the source's state again", "user-account", (4,)) == shown["u1"]
     assert Repair("advice", "release the stash first", None, ()) == shown["u2"]
 
@@ -103,7 +107,7 @@ def test_what_was_dropped_says_why(tmp_path: Path) -> None:
     """The source had moved on, for one."""
     place, run = planned(tmp_path)
     emitted(run, dropped="moved on")
-    shown = {each.finding["aggregate_id"]: each.repair for each in told(place, run).shown}
+    shown = {each.finding.aggregate_id: each.repair for each in told(place, run).shown}
     assert shown["u1"] is not None
     assert ("dropped", "moved on") == (shown["u1"].state, shown["u1"].why)
 
@@ -121,10 +125,10 @@ def test_the_verification_has_the_last_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "left", "code", "level", "verdict"),
     [
-        ("converged", 0, 0, Level.REPAIRED, "2 of 1,000 aggregates differed; 2 were repaired, none is left"),
-        ("converged", 1, 0, Level.TOLERATED, "2 of 1,000 aggregates differed; 1 was repaired, 1 is left"),
-        ("converged", 1, 1, Level.DRIFT, "2 of 1,000 aggregates differed; 1 was repaired, 1 is left"),
-        ("refused", 2, 1, Level.DRIFT, "2 of 1,000 aggregates differed; none was repaired, 2 are left"),
+        ("converged", 0, 0, Level.REPAIRED, "2 of 1,000 aggregates differed; 2 repaired, none still different"),
+        ("converged", 1, 0, Level.TOLERATED, "2 of 1,000 aggregates differed; 1 repaired, 1 still different"),
+        ("converged", 1, 1, Level.DRIFT, "2 of 1,000 aggregates differed; 1 repaired, 1 still different"),
+        ("refused", 2, 1, Level.DRIFT, "2 of 1,000 aggregates differed; none repaired, 2 still different"),
     ],
 )
 def test_the_headline_tells_what_repair_did(
@@ -137,7 +141,7 @@ def test_the_headline_tells_what_repair_did(
     report = told(place, run)
     assert (level, code) == (report.level, report.exit_code)
     assert f"The copy has drifted: {verdict}" == report.verdict
-    assert code == overview(place, run.id).exit_code
+    assert code == run_line(place, run.id).exit_code
     lines = prometheus(report).splitlines()
     assert f'reconcile_run_exit_code{{contract="user-account"}} {code}' in lines
     assert f'reconcile_corrections{{link="{LINK}",outcome="{outcome}"}} 1' in lines
@@ -149,7 +153,7 @@ def test_a_headline_counts_one_set_of_copies() -> None:
     drifted = {"a": 2, "b": 3}
     links = [link_summary(name, drifted=n, agreeing=100 - n, beyond_tolerance=n > 2) for name, n in drifted.items()]
     ended = verified(*(verified_link({}, link=f"user-account/{each}") for each in drifted))
-    expected = "1 of 2 copies have drifted: 3 of 100 aggregates differed; 3 were repaired, none is left"
+    expected = "1 of 2 copies have drifted: 3 of 100 aggregates differed; 3 repaired, none still different"
     assert expected == verdict(Level.REPAIRED, links_of(summary(*links), {}, ended), None, 0)
 
 
@@ -157,4 +161,4 @@ def test_a_repaired_run_is_called_repaired_in_a_list(tmp_path: Path) -> None:
     """And not that it has drifted."""
     place, run = planned(tmp_path)
     seen(run, "converged", 0, 0)
-    assert Level.REPAIRED == overview(place, run.id).level
+    assert Level.REPAIRED == run_line(place, run.id).level

@@ -44,7 +44,7 @@ def test_a_damaged_run_is_told_and_left_out(tmp_path: Path) -> None:
     place, run = made_run(tmp_path, run_id="now")
     told = report_of(run, place, Settings(workspace=str(tmp_path)))
     assert ["now"] == [point.run_id for point in told.trends[0].points]
-    assert ("The trend does without what is damaged: damaged.",) == told.notes
+    assert ("Damaged runs are not in the trend: damaged.",) == told.notes
 
 
 def test_runs_of_other_contracts_do_not_count(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_control_store_that_does_not_answer_is_told_and_stops_nothing(tmp_path
 
     place, run = made_run(tmp_path, [finding()])
     told = report_of(run, place, load_settings(file))
-    assert ["The control store did not answer, so the trend shows only runs that are still in the workspace."] == [
+    assert ["The control store did not answer: the trend shows only runs that are still in the workspace."] == [
         *told.notes
     ]
 

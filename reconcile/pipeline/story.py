@@ -1,80 +1,16 @@
-"""The story of one aggregate of one link: what happened to it, in the order of time, and what both sides show now."""
+"""The story of one aggregate of one link, built from what the audit kept of it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
-from reconcile.workspace.handoff import IsoTime
-
-Lane = Literal["log", "retry", "stash", "dead_letter", "ledger"]
+from reconcile.report.model import Lane, Moment, ShownRow, Story
 
 HIDDEN = "•••"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATE = datetime.max.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Moment:
-    """One thing that happened."""
-
-    lane: Lane
-    at: IsoTime | None
-    place: str
-    """Partition and offset, such as 4@81."""
-    topic: str
-    version: str | None
-    what: str
-    """What the record is or says, in words."""
-    marks: tuple[str, ...] = ()
-    """What it has to do with the copy or the source, such as `the copy shows this`."""
-    origin: str | None = None
-    """Partition and offset of the topic's record that was put aside, where it tells."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What one side shows."""
-
-    version: str | None
-    fields: Mapping[str, str | None]
-    count: int
-
-
-@dataclass(frozen=True)
-class Story:
-    """One aggregate of one link."""
-
-    link: str
-    id: str | None
-    source: Shown | None
-    copy: Shown | None
-    moments: tuple[Moment, ...]
-    left_out: int
-    """How many older moments are not told of."""
-    finding: Mapping[str, Any] | None
-    """What was found of it, None if it agrees."""
-
-
-@dataclass(frozen=True)
-class TracedRecord:
-    """One record of an aggregate, on its way through the topic and the failure topics."""
-
-    at: IsoTime | None
-    kind: str
-    """`log`, or where it was parked: `retry`, `stash`, `dead_letter`."""
-    topic: str
-    partition: int | None
-    offset: int | None
-    aggregate_id: str | None
-    version: str | None
-    event_id: str | None
-    correlation_id: str | None
-    what: str
-    consumer: str | None
-    """Whose failure topic it is."""
 
 
 def story(
@@ -82,18 +18,17 @@ def story(
     topic: str,
     case: Mapping[str, Any],
     fields: Sequence[str],
-    finding: Mapping[str, Any] | None,
     sensitive: Collection[str] = (),
     most: int | None = None,
 ) -> Story:
-    """Tell it from what the audit kept of the aggregate; values of sensitive fields stay hidden.
+    """Build it from what the audit kept of the aggregate; values of sensitive fields stay hidden.
 
-    With `most` only so many moments are told, the newest.
+    With `most` it has only so many moments, the newest.
     """
     source, copy = (_shown(case[side], fields) for side in ("source", "copy"))
-    told = case["events"] or []
+    events = case["events"] or []
     moments = [
-        *_events(topic, told, fields, sensitive, source, copy),
+        *_events(topic, events, fields, sensitive, source, copy),
         *(_parked(each) for each in case["parked"] or []),
         *(_applied(each) for each in case["ledger"] or []),
     ]
@@ -106,8 +41,7 @@ def story(
         _hidden(source, sensitive),
         _hidden(copy, sensitive),
         tuple(moments[cut:]),
-        max((case["events_total"] or 0) - len(told), 0) + cut,
-        finding,
+        max((case["events_total"] or 0) - len(events), 0) + cut,
     )
 
 
@@ -116,8 +50,8 @@ def _events(
     events: Sequence[Mapping[str, Any]],
     fields: Sequence[str],
     sensitive: Collection[str],
-    source: Shown | None,
-    copy: Shown | None,
+    source: ShownRow | None,
+    copy: ShownRow | None,
 ) -> list[Moment]:
     found: list[Moment] = []
     before: dict[str, str | None] = {}
@@ -151,7 +85,7 @@ def _what(event: Mapping[str, Any], changed: Mapping[str, str | None], sensitive
 
 
 def _marks(
-    event: Mapping[str, Any], says: Mapping[str, str | None], source: Shown | None, copy: Shown | None
+    event: Mapping[str, Any], says: Mapping[str, str | None], source: ShownRow | None, copy: ShownRow | None
 ) -> tuple[str, ...]:
     marks = []
     for side, name in ((source, "source"), (copy, "copy")):
@@ -163,7 +97,7 @@ def _marks(
     return tuple(marks)
 
 
-def _shows(side: Shown, version: str | None, says: Mapping[str, str | None]) -> bool:
+def _shows(side: ShownRow, version: str | None, says: Mapping[str, str | None]) -> bool:
     same_version = side.version is None or version is None or side.version == version
     return same_version and all(side.fields.get(field) == value for field, value in says.items())
 
@@ -185,19 +119,21 @@ def _applied(read: Mapping[str, Any]) -> Moment:
     return Moment("ledger", at, place, "the ledger", None, "noted as applied")
 
 
-def _shown(read: Mapping[str, Any] | None, fields: Sequence[str]) -> Shown | None:
+def _shown(read: Mapping[str, Any] | None, fields: Sequence[str]) -> ShownRow | None:
     if read is None:
         return None
-    return Shown(read["version"], dict(zip(fields, read["fields"] or [None] * len(fields), strict=True)), read["count"])
+    return ShownRow(
+        read["version"], dict(zip(fields, read["fields"] or [None] * len(fields), strict=True)), read["count"]
+    )
 
 
-def _hidden(shown: Shown | None, sensitive: Collection[str]) -> Shown | None:
+def _hidden(shown: ShownRow | None, sensitive: Collection[str]) -> ShownRow | None:
     if shown is None:
         return None
     fields = {
         name: HIDDEN if name in sensitive and value is not None else value for name, value in shown.fields.items()
     }
-    return Shown(shown.version, fields, shown.count)
+    return ShownRow(shown.version, fields, shown.count)
 
 
 def _value(name: str, value: str | None, sensitive: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""Runs that were asked for a part of what there is."""
+"""Runs of selected aggregates or copies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from reconcile.domain.finding import Finding
 from reconcile.pipeline.result import report_of
-from reconcile.pipeline.runs import overview
+from reconcile.pipeline.runs import run_line
 from reconcile.pipeline.trend import trends
 from reconcile.report.html import report_html
 from reconcile.report.model import Report, Selection
@@ -30,12 +30,12 @@ def told(folder: Path, *findings: Finding, **made: Any) -> Report:
 @pytest.mark.parametrize(
     ("findings", "ids", "verdict"),
     [
-        ((), ["a"], "The copy agrees with the source in the aggregate that was asked for"),
-        ((), ["a", "b", "a"], "The copy agrees with the source in the 2 aggregates that were asked for"),
-        ((finding("a"),), ["a", "b"], "The copy has drifted: 1 of 2 aggregates that were asked for differ"),
+        ((), ["a"], "The copy agrees with the source in the requested aggregate"),
+        ((), ["a", "b", "a"], "The copy agrees with the source in the 2 requested aggregates"),
+        ((finding("a"),), ["a", "b"], "The copy has drifted: 1 of 2 requested aggregates differ"),
     ],
 )
-def test_the_verdict_tells_of_what_was_asked_for_alone(
+def test_the_verdict_is_about_the_requested_aggregates_only(
     tmp_path: Path, findings: tuple[Finding, ...], ids: list[str], verdict: str
 ) -> None:
     """What was not looked at may be anything."""
@@ -67,10 +67,12 @@ def test_a_run_of_some_copies_has_their_own_series(tmp_path: Path) -> None:
     assert 'reconcile_drifted{link="user-account/login"} 1' in lines
 
 
-def test_people_see_what_was_asked_for(tmp_path: Path) -> None:
+def test_people_see_what_was_requested(tmp_path: Path) -> None:
     """In the report and in the list of runs."""
     report = told(tmp_path, finding("a"), consumers=["login"], **IDS)
-    assert Selection(3, ("login",)) == report.asked
-    assert "Asked for 3 aggregates of login alone" in "".join(report_html(report))
+    assert Selection(3, ("login",)) == report.selection
+    assert "Requested: 3 aggregates of login only. This run is not part of drift over time." in "".join(
+        report_html(report)
+    )
     place, _ = made_run(tmp_path, run_id="r2", **IDS)  # type: ignore[arg-type]
-    assert 3 == overview(place, "r2").asked
+    assert 3 == run_line(place, "r2").requested

@@ -1,0 +1,158 @@
+"""Counting findings as they stream by: causes by hop, ages, fields, partitions, and the most affected aggregates."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from reconcile.domain.finding import Difference, Finding, Hop, Status
+from reconcile.report.model import Count, FieldCount, Flow, Heat, HeatRow
+
+UNKNOWN_AGE = "not known"
+AT_LEAST = 3
+"""So many of each cause of each link are kept, however much more affected those of others are."""
+
+_AGES = (
+    ("under a minute", 60),
+    ("under an hour", 3600),
+    ("under a day", 86400),
+    ("under a week", 7 * 86400),
+    ("under a month", 30 * 86400),
+    ("under a year", 365 * 86400),
+    ("a year and more", float("inf")),
+)
+_AGE_LIMITS = [limit for _, limit in _AGES]
+_MOST_COLUMNS = 16
+_HOPS = (*Hop, None)
+_STATUS = {Status.CONFIRMED: 0, Status.INCOMPLETE: 1, Status.TOLERATED: 2, Status.IN_FLIGHT: 3}
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_SPARE = 200
+"""So many more are kept before they are ordered and cut."""
+
+_Rank = tuple[Any, ...]
+
+
+class FindingCounts:
+    """The figures of findings, in constant memory."""
+
+    def __init__(self, topic: str, partitions: int, at: datetime, limit: int) -> None:
+        self._topic, self._partitions, self._at, self._limit = topic, partitions, at, limit
+        self._width = max(-(-partitions // _MOST_COLUMNS), 1)
+        self.total = 0
+        self.oldest: dict[str, datetime] = {}
+        """The time of the oldest confirmed drift of each link, where that is known."""
+        self._most_affected = _Lowest(limit)
+        self._of_each_cause: dict[tuple[str, str], _Lowest] = {}
+        self._flows: Counter[tuple[Hop | None, str]] = Counter()
+        self._ages: Counter[str] = Counter()
+        self._fields: Counter[tuple[str, str]] = Counter()
+        self._cells: Counter[tuple[str, int]] = Counter()
+        self._elsewhere = 0
+
+    def add_all(self, findings: Iterable[Finding]) -> FindingCounts:
+        """Count findings; return itself. What is in flight is no drift: it may be shown, and counts nowhere else."""
+        for each in findings:
+            self.total += 1
+            rank, kind = _rank(each, self.total), (each.link, each.cause)
+            self._most_affected.add(rank, each)
+            if kind not in self._of_each_cause:
+                self._of_each_cause[kind] = _Lowest(AT_LEAST)
+            self._of_each_cause[kind].add(rank, each)
+            if each.status != Status.IN_FLIGHT:
+                self._count(each)
+        return self
+
+    def most_affected(self) -> list[Finding]:
+        """Choose the most affected aggregates, with some of each cause among them.
+
+        Drift comes before what may become it, then what has lasted longest.
+        """
+        chosen = {rank: each for lowest in self._of_each_cause.values() for rank, each in lowest.ordered()}
+        for rank, each in self._most_affected.ordered():
+            if len(chosen) >= self._limit:
+                break
+            chosen.setdefault(rank, each)
+        return [chosen[rank] for rank in sorted(chosen)]
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """Causes by hop: hops in the order of the data's way, the most frequent cause first."""
+        ordered = sorted(self._flows.items(), key=lambda each: (_HOPS.index(each[0][0]), -each[1], each[0][1]))
+        return tuple(Flow(hop, cause, number) for (hop, cause), number in ordered)
+
+    @property
+    def ages(self) -> tuple[Count, ...]:
+        """How old findings are, by class, youngest first."""
+        return tuple(Count(name, self._ages[name]) for name in (*(name for name, _ in _AGES), UNKNOWN_AGE))
+
+    @property
+    def fields(self) -> tuple[FieldCount, ...]:
+        """Which fields differ, the most frequent first."""
+        return tuple(FieldCount(link, field, number) for (link, field), number in _ordered(self._fields))
+
+    @property
+    def heat(self) -> Heat:
+        """Causes by partition."""
+        starts = range(0, self._partitions, self._width)
+        ends = [min(start + self._width, self._partitions) - 1 for start in starts]
+        columns = [str(start) if start == end else f"{start}–{end}" for start, end in zip(starts, ends, strict=True)]
+        causes: Counter[str] = Counter()
+        for (cause, _), number in self._cells.items():
+            causes[cause] += number
+        rows = [
+            HeatRow(cause, tuple(self._cells[cause, column] for column in range(len(columns))))
+            for cause, _ in _ordered(causes)
+        ]
+        return Heat(tuple(columns), tuple(rows), self._elsewhere)
+
+    def _count(self, finding: Finding) -> None:
+        link, since = finding.link, finding.since
+        self._flows[finding.hop, finding.cause] += 1
+        self._ages[UNKNOWN_AGE if since is None else _age_class((self._at - since).total_seconds())] += 1
+        for field in finding.fields:
+            self._fields[link, field.name] += 1
+        partition = finding.partition_in(self._topic)
+        if partition is None or partition >= self._partitions:
+            self._elsewhere += 1
+        else:
+            self._cells[finding.cause, partition // self._width] += 1
+        if since is not None and finding.drifts:
+            self.oldest[link] = min(self.oldest.get(link, since), since)
+
+
+class _Lowest:
+    """The findings of the lowest ranks of all that were added."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: list[tuple[_Rank, Finding]] = []
+        self._highest: _Rank | None = None
+
+    def add(self, rank: _Rank, finding: Finding) -> None:
+        if self._highest is not None and rank >= self._highest:
+            return
+        self._entries.append((rank, finding))
+        if len(self._entries) >= self._limit + _SPARE:
+            self._entries = self.ordered()
+            self._highest = self._entries[-1][0]
+
+    def ordered(self) -> list[tuple[_Rank, Finding]]:
+        return sorted(self._entries, key=lambda each: each[0])[: self._limit]
+
+
+def _rank(finding: Finding, number: int) -> _Rank:
+    """Compute what findings are ordered by, the most affected lowest; `number` tells those apart that are alike."""
+    latent = finding.difference == Difference.LATENT
+    fields, id_text = len(finding.fields), finding.aggregate_id or ""
+    return _STATUS[finding.status], latent, finding.since or _NEVER, -fields, finding.link, id_text, number
+
+
+def _age_class(seconds: float) -> str:
+    return _AGES[bisect_right(_AGE_LIMITS, seconds)][0]
+
+
+def _ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
+    return sorted(counter.items(), key=lambda each: (-each[1], each[0]))

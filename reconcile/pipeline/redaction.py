@@ -1,0 +1,66 @@
+"""What is kept from people's eyes: by the contract that a run was made with, and by that contract as it is now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from reconcile.contract.model import Contract
+from reconcile.domain.finding import FieldDifference, Finding, consumer_of
+from reconcile.pipeline.handoffs import Gathered
+from reconcile.pipeline.story import HIDDEN
+from reconcile.workspace.run import Run
+
+_HASHED = re.compile("sha256:[0-9a-f]{16}")
+_UNNAMED = "This run did not keep the names of its fields, so the values in its stories are hidden."
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """Which fields of each consumer may be shown."""
+
+    fields: Mapping[str, tuple[str, ...]]
+    """The names of the fields, in the order in which the run's cases hold their values, by consumer."""
+    hidden: Mapping[str, frozenset[str]]
+    note: str | None = None
+
+    def finding(self, finding: Finding) -> Finding:
+        """Hide the values of a finding that may not be shown."""
+        hidden = self.hidden.get(consumer_of(finding.link), frozenset())
+        return replace(finding, fields=tuple(_field(each, each.name in hidden) for each in finding.fields))
+
+
+def redaction_of(run: Run, contract: Contract | None) -> Redaction:
+    """Decide what may be shown of a run; `contract` is the run's, as it is now, if it can be read.
+
+    A field is hidden that was sensitive when the run was made or is now. Where the run did not keep the names of a
+    link's fields, nobody can tell which value is whose: then all values in its stories are hidden.
+    """
+    names: dict[str, tuple[str, ...]] = {}
+    hidden = {
+        each.name: {field.name for field in each.fields if field.sensitive}
+        for each in (contract.consumers if contract is not None else ())
+    }
+    links = run.read(Gathered).links
+    for link in links:
+        kept = link.fields
+        names[link.consumer] = tuple(
+            (f"field {number + 1}" for number in range(len(link.form)))
+            if kept is None
+            else (each.name for each in kept)
+        )
+        sensitive = names[link.consumer] if kept is None else [each.name for each in kept if each.sensitive]
+        hidden.setdefault(link.consumer, set()).update(sensitive)
+    note = _UNNAMED if any(each.fields is None for each in links) else None
+    return Redaction(names, {consumer: frozenset(some) for consumer, some in hidden.items()}, note)
+
+
+def _field(field: FieldDifference, hide: bool) -> FieldDifference:
+    return replace(field, source=_shown(field.source, hide), consumer=_shown(field.consumer, hide))
+
+
+def _shown(value: str | None, hide: bool) -> str | None:
+    if value is None:
+        return None
+    return HIDDEN if hide or _HASHED.fullmatch(value) else value
