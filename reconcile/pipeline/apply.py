@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
+from functools import partial
 
 from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped
 from reconcile.control.leases import HeldLease, holder
@@ -15,27 +16,20 @@ from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
-from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline import record
-from reconcile.pipeline.handoffs import (
-    Applied,
-    AppliedLink,
-    DroppedCorrection,
-    EmittedRecord,
-    results_of,
-)
+from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, results_of
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import LogView, cluster_connection
+from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection
 from reconcile.pipeline.logs import about
 from reconcile.pipeline.plan import MADE_OF
 from reconcile.quality import gate
 from reconcile.repair import planning
-from reconcile.repair.emission import emit
+from reconcile.repair.correction_writer import CorrectionWriter
+from reconcile.repair.emission import EmissionTask, emit
 from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
-from reconcile.repair.log_facts import Trace
-from reconcile.repair.records import Known, Records
-from reconcile.repair.values import SourceValues
-from reconcile.repair.verification import passed
+from reconcile.repair.logged_aggregates import LoggedAggregate
+from reconcile.repair.source_values import SourceValues
+from reconcile.repair.verification import last_places, passed
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,15 +83,16 @@ def apply(job: Job, *, approved: bool) -> Applied:
         record.write_stage(control, job, "apply")
         applying = _Applying(job, plan, control, held)
         try:
+            dropped = {}
             correcting = [each for each in plan.links if each.corrections]
             for number, link in enumerate(correcting, 1):
                 with about(link=link.link, part=f"{number} of {len(correcting)}"):
-                    applying.link(link)
+                    dropped[link.link] = applying.link(link)
         except BaseException:
-            with suppress(ReconcileError):  # what ended it is to be told, even if it took the control store along
+            with suppress(ReconcileError):  # the first error is shown, even if it took the control store along
                 _LOG.info(applying.progress())
             raise
-        applied = applying.applied()
+        applied = applying.applied(dropped)
     job.run.publish(applied, inputs)
     return applied
 
@@ -105,15 +100,14 @@ def apply(job: Job, *, approved: bool) -> Applied:
 class _Applying:
     def __init__(self, job: Job, plan: Plan, control: ControlStore, contract_lease: HeldLease) -> None:
         self.job, self.plan, self.control, self.contract_lease = job, plan, control, contract_lease
-        self.dropped: dict[str, dict[str, str]] = {}
-        self.connection = cluster_connection(job)
 
-    def link(self, link: LinkPlan) -> None:
+    def link(self, link: LinkPlan) -> Mapping[str, str]:
+        """Emit the corrections of a link; return why the guard dropped some, by their ids."""
         job = self.job
         self._await_others(link)
         _LOG.info(f"{link.link}: emitting {len(link.corrections):,} corrections")
         with self.control.leases.hold(link.link, holder(job.run.id), _TTL, within=self.contract_lease) as held:
-            self._emit(link, held)
+            return self._emit(link, held)
 
     def progress(self) -> str:
         """Say how far it has come."""
@@ -127,32 +121,22 @@ class _Applying:
             f" `reconcile apply --run {self.plan.run_id}` goes on"
         )
 
-    def applied(self) -> Applied:
-        """Read what became of each correction."""
-        links = [
-            became(link, self.control.corrections.of_run(link.link, self.plan.run_id), self.dropped.get(link.link, {}))
+    def applied(self, dropped: Mapping[str, Mapping[str, str]]) -> Applied:
+        """Read what became of each correction, beside what the guard has dropped."""
+        links = (
+            became(link, self.control.corrections.of_run(link.link, self.plan.run_id), dropped.get(link.link, {}))
             for link in self.plan.links
-        ]
+        )
         return Applied(run_id=self.plan.run_id, plan=self.plan.digest, links=tuple(links))
 
-    def _emit(self, link: LinkPlan, held: HeldLease) -> None:
+    def _emit(self, link: LinkPlan, held: HeldLease) -> Mapping[str, str]:
         job = self.job
-        may, records = self._guarded(link)
-        newer = NewerThanBasis(job.contract.topic, records.form.codec, job.run.id)
-        outcome = emit(
-            may.corrections,
-            topic=link.topic,
-            link=link.link,
-            run_id=job.run.id,
-            cluster=self.connection.resolve(),
-            control=self.control,
-            held=held,
-            newer=newer,
-            since=link.since,
-        )
+        may, writer = self._guarded(link)
+        newer = NewerThanBasis(job.contract.topic, writer.form.codec, job.run.id)
+        task = EmissionTask(link.link, job.run.id, link.topic, cluster_connection(job).resolve(), link.since)
+        outcome = emit(may.corrections, task, control=self.control, held=held, newer=newer)
         _LOG.debug(f"{link.link}: {len(outcome.emitted):,} records emitted, {len(outcome.already):,} were there")
         _LOG.debug(f"{link.link}: {len(may.dropped) + len(outcome.dropped):,} corrections dropped")
-        self.dropped[link.link] = dict(may.dropped)
         intended = {
             each.correction_id
             for each in self.control.corrections.of_run(link.link, job.run.id)
@@ -161,81 +145,79 @@ class _Applying:
         if intended:  # and not in the log
             gone = [Dropped(id_, may.dropped[id_]) for id_ in sorted(intended)]
             self.control.corrections.mark_dropped(held.require(), job.run.id, gone)
+        return may.dropped
 
-    def _guarded(self, link: LinkPlan) -> tuple[Guarded, Records]:
+    def _guarded(self, link: LinkPlan) -> tuple[Guarded, CorrectionWriter]:
         """Read log and source again, and write the records of what has not moved on."""
         job, contract = self.job, self.job.contract
         ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
-        with closing(ClusterClient(contract.topic.cluster, self.connection.resolve())) as cluster:
+        with cluster_client(job) as cluster:
             route = cluster.topic(link.topic)
             if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
                 raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
             log = LogView.read(job, cluster)
-        traces = log.traces(ids)
-        records = Records(contract, log.form, job.run.id, link.since)
-        known: dict[str, Known] = {}
+        aggregates = log.aggregates(ids)
+        writer = CorrectionWriter(contract, log.form, job.run.id, link.since)
+        logged: dict[str, LoggedAggregate] = {}
         for id_ in ids:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
-                known[id_] = planning.known(id_, traces.get(id_, Trace()), contract.topic.key.type)
+                logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
         consumer = contract.consumer(link.consumer)
         with open_fence(contract, job.file, job.settings, [link.consumer], timeout=timedelta(0)) as opened:
             for unread in opened.fence.unread:
                 raise UnreachableError(f"{unread.link}: {unread.message}")
             reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
             rows = SourceValues(reader).of(ids)
-        return guarded(link.corrections, rows, known, records), records
+        return guarded(link.corrections, rows, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:
         """Wait until the groups that this one builds on have passed their corrections."""
         for other in self.plan.links:
             if other.group in link.depends_on and other.corrections:
-                consumer = self.job.contract.consumer(other.consumer)
                 _LOG.info(f"{link.link}: waiting for {other.group}")
-                self._await(other, link, consumer.settle.timeout.total_seconds())
+                self._await(other, link, self.job.contract.consumer(other.consumer).settle.timeout)
 
-    def _await(self, other: LinkPlan, link: LinkPlan, timeout: float) -> None:
+    def _await(self, other: LinkPlan, link: LinkPlan, timeout: timedelta) -> None:
         records = self.control.corrections.of_run(other.link, self.plan.run_id)
-        places: dict[int, int] = {}
-        for each in records:
-            if each.offset is not None:
-                places[each.partition] = max(each.offset, places.get(each.partition, 0))
-        with closing(ClusterClient(self.job.contract.topic.cluster, self.connection.resolve())) as cluster:
-            if not awaited(lambda: cluster.committed(other.group, other.topic, places), places, timeout):
+        places = last_places((each.partition, each.offset) for each in records if each.offset is not None)
+        with cluster_client(self.job) as cluster:
+            if not awaited(partial(cluster.committed, other.group, other.topic, places), places, timeout):
                 raise StaleGroupError(
                     f"{link.link} builds on {other.group}, which has not come to its corrections within"
-                    f" {timeout:.0f} s: see that it consumes, and apply again"
+                    f" {timeout.total_seconds():.0f} s: see that it consumes, and apply again"
                 )
 
 
 def became(link: LinkPlan, records: Sequence[CorrectionRecord], dropped: Mapping[str, str]) -> AppliedLink:
-    """Tell what became of a link's corrections; `dropped` by the guard, unless an earlier attempt had emitted them."""
-    placed = [each for each in records if each.offset is not None]
+    """Sum up what became of a link's corrections; `dropped` by the guard, unless an earlier attempt emitted them."""
+    emitted = tuple(
+        EmittedRecord(
+            correction_id=each.correction_id,
+            aggregate_id=each.aggregate_id,
+            partition=each.partition,
+            offset=each.offset,
+        )
+        for each in records
+        if each.offset is not None
+    )
+    there = {each.correction_id for each in emitted}
     reasons = dict(dropped)
     reasons |= {each.correction_id: each.reason or "" for each in records if each.state is CorrectionState.DROPPED}
-    for each in placed:
-        reasons.pop(each.correction_id, None)
     return AppliedLink(
         link=link.link,
         topic=link.topic,
-        emitted=tuple(
-            EmittedRecord(
-                correction_id=each.correction_id,
-                aggregate_id=each.aggregate_id,
-                partition=each.partition,
-                offset=each.offset,
-            )
-            for each in placed
-            if each.offset is not None
+        emitted=emitted,
+        dropped=tuple(
+            DroppedCorrection(correction_id=id_, reason=why) for id_, why in sorted(reasons.items()) if id_ not in there
         ),
-        dropped=tuple(DroppedCorrection(correction_id=id_, reason=why) for id_, why in sorted(reasons.items())),
     )
 
 
-def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: float) -> bool:
-    """Wait until a group has committed past these places; tell whether it has in time."""
+def awaited(committed: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], timeout: timedelta) -> bool:
+    """Wait until a group has committed past these places; return whether it has in time."""
     began = time.monotonic()
     while places and not passed(places, committed()):
-        if time.monotonic() > began + timeout:
+        if time.monotonic() > began + timeout.total_seconds():
             return False
         time.sleep(_LOOK_AGAIN)
     _LOG.debug(f"waited {time.monotonic() - began:.1f} s for a group")

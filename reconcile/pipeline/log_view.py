@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,15 +13,15 @@ from reconcile.gather.log.avro import AvroSchema, avro_schema
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_columns import ID
 from reconcile.gather.log.store import HistoryStore
+from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.job import Job
-from reconcile.repair import log_facts, planning, topic_form
+from reconcile.repair import planning, topic_form
+from reconcile.repair.logged_aggregates import LoggedAggregate, logged_aggregates
 from reconcile.repair.topic_form import TopicForm
 from reconcile.settings.connections import ClusterConnection, Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from reconcile.kafka.client import ClusterClient
 
 
 def cluster_connection(job: Job) -> ClusterConnection:
@@ -29,6 +30,11 @@ def cluster_connection(job: Job) -> ClusterConnection:
     if not isinstance(connection, ClusterConnection):
         raise RefusedError(f"the connection {job.contract.topic.cluster} is no Kafka cluster")
     return connection
+
+
+def cluster_client(job: Job) -> closing[ClusterClient]:
+    """Connect to the topic's cluster, for a block; raise RefusedError if its connection is one to something else."""
+    return closing(ClusterClient(job.contract.topic.cluster, cluster_connection(job).resolve()))
 
 
 def value_schema(job: Job) -> AvroSchema | None:
@@ -73,13 +79,12 @@ class LogView:
     def form(self) -> TopicForm:
         """How the newest records are written, which is read from the topic."""
         topic = self.job.contract.topic
-        cluster = cluster_connection(self.job).resolve()
-        samples = topic_form.newest(topic.cluster, cluster, topic.name, self.begins, self.ends)
+        with cluster_client(self.job) as cluster:
+            samples = topic_form.newest(cluster, topic.name, self.begins, self.ends)
         return topic_form.learned(topic, samples, value_schema(self.job), planning.telling(self.job.contract))
 
-    def traces(self, ids: Iterable[str]) -> dict[str, log_facts.Trace]:
-        """Compute what the log says of some aggregates, by their ids."""
-        job = self.job
-        wanted = job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
-        ignored, telling = job.contract.topic.ignore_types, planning.telling(job.contract)
-        return log_facts.traces(self.records, wanted, ignored, telling)
+    def aggregates(self, ids: Iterable[str]) -> dict[str, LoggedAggregate]:
+        """Read what the log says of some aggregates, by their ids."""
+        wanted = self.job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
+        contract = self.job.contract
+        return logged_aggregates(self.records, wanted, contract.topic.ignore_types, planning.telling(contract))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from reconcile.audit.home_partition import Router
@@ -20,13 +19,13 @@ from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline import record, tables
 from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import LogView, cluster_connection, value_schema
+from reconcile.pipeline.log_view import LogView, cluster_client, value_schema
 from reconcile.pipeline.scope import All
 from reconcile.quality import gate
 from reconcile.repair import planning
-from reconcile.repair.planning import Log, Route, World
+from reconcile.repair.planning import LinkFacts, Route, TopicFacts
 from reconcile.repair.rereading import Rereading
-from reconcile.repair.values import SourceRow, SourceValues
+from reconcile.repair.source_values import SourceRow, SourceValues
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ MADE_OF = (FINDINGS, Summary.ARTIFACT)
 
 
 def plan(job: Job) -> Plan:
-    """Plan what is to be done about the run's findings, unless that was done; give the plan."""
+    """Plan what is to be done about the run's findings, unless that was done; return the plan."""
     inputs = job.inputs(MADE_OF)
     if job.run.manifest(Summary.ARTIFACT).inputs.contract != job.contract.digest:
         raise RefusedError(f"the contract was changed since the run {job.run.id} was audited: start a new run")
@@ -42,7 +41,7 @@ def plan(job: Job) -> Plan:
     if job.run.done(Plan.ARTIFACT, inputs):
         _LOG.info("planned already")
         return job.run.read(Plan)
-    made = _Planning(job).made()
+    made = _Planning(job).plan()
     for link in made.links:
         _LOG.debug(f"{link.link}: {len(link.corrections):,} corrections planned for {len(link.items):,} findings")
     job.run.publish(made, inputs, notes=made.reasons)
@@ -51,7 +50,7 @@ def plan(job: Job) -> Plan:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A link before the world is looked at."""
+    """A link as its findings alone would have it planned."""
 
     consumer: Consumer
     empty: LinkPlan
@@ -69,19 +68,17 @@ class _Planning:
         self.summary = job.run.read(Summary)
         self.ordered, self.circular = repair_order({each.group: each.depends_on for each in job.consumers})
 
-    def made(self) -> Plan:
+    def plan(self) -> Plan:
         job, contract = self.job, self.job.contract
         drafts = [self._draft(each) for group in self.ordered for each in job.consumers if each.group == group]
-        looked = self._looked([each for each in drafts if each.open])
-        links = [looked.get(each.empty.link) or self._unlooked(each) for each in drafts]
-        run = {name: job.run.manifest(name).digest for name in MADE_OF}
+        planned = self._planned([each for each in drafts if each.open])
         return Plan.sealed(
             run_id=job.run.id,
             contract=contract.aggregate,
             contract_digest=contract.digest,
-            made_of=run,
+            made_of={name: job.run.manifest(name).digest for name in MADE_OF},
             refused=self._refused(),
-            links=tuple(links),
+            links=tuple(planned.get(each.empty.link) or self._by_findings(each) for each in drafts),
         )
 
     def _refused(self) -> tuple[str, ...]:
@@ -94,12 +91,12 @@ class _Planning:
     def _draft(self, consumer: Consumer) -> _Draft:
         contract, link = self.job.contract, self.job.contract.link(consumer)
         findings = list(tables.findings(self.job.run, links=[link], spark=self.job.spark))
-        ids = planning.wanted(findings, contract, consumer)
+        ids = planning.to_write(findings, contract, consumer)
         empty = LinkPlan(
             link=link,
             consumer=consumer.name,
             group=consumer.group,
-            topic=_topic(consumer, contract.topic.name),
+            topic=_route_topic(consumer, contract.topic.name),
             topic_id="",
             partitions=0,
             partitioner=(),
@@ -128,27 +125,26 @@ class _Planning:
             found.append("it and the groups that it builds on depend on one another: the contract's order counts")
         return tuple(found)
 
-    def _unlooked(self, draft: _Draft) -> LinkPlan:
-        items = planning.unlooked(draft.findings, self.job.contract, draft.consumer)
-        return draft.empty.replaced(items=items)
+    def _by_findings(self, draft: _Draft, *refused: str) -> LinkPlan:
+        items = planning.by_findings(draft.findings, self.job.contract, draft.consumer)
+        return draft.empty.replaced(items=items, refused=(*draft.empty.refused, *refused))
 
-    def _looked(self, drafts: Sequence[_Draft]) -> dict[str, LinkPlan]:
+    def _planned(self, drafts: Sequence[_Draft]) -> dict[str, LinkPlan]:
         """Look at the log first, then at the source: nothing in the log so far is newer than what is read then."""
         if not drafts:
             return {}
         job, contract = self.job, self.job.contract
         _LOG.info("planning")
-        connection = cluster_connection(job)
         found: dict[str, LinkPlan] = {}
-        with closing(ClusterClient(contract.topic.cluster, connection.resolve())) as cluster:
+        with cluster_client(job) as cluster:
             routes = {}
             for draft in drafts:
                 try:
                     routes[draft.empty.link] = self._route(cluster, draft.consumer)
                 except RefusedError as error:
-                    found[draft.empty.link] = self._unlooked(_refusing(draft, str(error)))
+                    found[draft.empty.link] = self._by_findings(draft, str(error))
             going = [each for each in drafts if each.empty.link in routes]
-            log = self._log(cluster, going)
+            topic = self._topic(cluster, going)
             partitions = cluster.topic(contract.topic.name).partitions
             names = [each.consumer.name for each in going]
             with open_fence(contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
@@ -161,40 +157,36 @@ class _Planning:
                         rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader).of(draft.ids)
                         committed = cluster.committed(consumer.group, contract.topic.name, partitions)
                         misread = Rereading(reader, value_schema(job)).problems
-                        world = World(log, routes[link], committed, rows, misread)
+                        facts = LinkFacts(topic, routes[link], committed, rows, misread)
                         found[link] = planning.planned(
-                            draft.empty, draft.findings, contract, consumer, job.run.id, world
+                            draft.empty, draft.findings, contract, consumer, job.run.id, facts
                         )
                     except (RefusedError, UnreachableError) as error:
                         opened.require_source_alive()
-                        found[link] = self._unlooked(_refusing(draft, str(error)))
+                        found[link] = self._by_findings(draft, str(error))
         return found
 
     def _route(self, cluster: ClusterClient, consumer: Consumer) -> Route:
         main = self.job.contract.topic.name
-        name = _topic(consumer, main)
+        name = _route_topic(consumer, main)
         topic = cluster.topic(name)
         readers = [group for group, topics in cluster.commits().items() if name in topics and group != consumer.group]
         since = cluster.ends(name, topic.partitions)
         return Route(name, topic.id, len(topic.partitions), since, tuple(sorted(readers)), name == main)
 
-    def _log(self, cluster: ClusterClient, drafts: Sequence[_Draft]) -> Log:
+    def _topic(self, cluster: ClusterClient, drafts: Sequence[_Draft]) -> TopicFacts:
         topic, view = self.job.contract.topic, LogView.read(self.job, cluster)
         inference = infer_from_log(view.records, view.history.index, topic)
         layout = cluster.layouts([topic.name])[topic.name]
-        return Log(
+        return TopicFacts(
             inference=inference,
             router=Router.of(inference, view.history.index.partitions),
             form=view.form,
             compacted=layout is not None and layout.compacted,
-            traces=view.traces(each for draft in drafts for each in draft.ids),
+            aggregates=view.aggregates(each for draft in drafts for each in draft.ids),
         )
 
 
-def _topic(consumer: Consumer, main: str) -> str:
+def _route_topic(consumer: Consumer, main: str) -> str:
     route = consumer.repair.route
     return route.topic if isinstance(route, RepairTopic) else main
-
-
-def _refusing(draft: _Draft, reason: str) -> _Draft:
-    return replace(draft, empty=draft.empty.replaced(refused=(*draft.empty.refused, reason)))

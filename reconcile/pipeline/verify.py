@@ -6,8 +6,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reconcile.audit import link_facts
@@ -22,14 +22,13 @@ from reconcile.errors import UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import row_columns
-from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.apply import awaited
 from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import cluster_connection
+from reconcile.pipeline.log_view import cluster_client
 from reconcile.pipeline.logs import about
 from reconcile.repair import planning
-from reconcile.repair.verification import Sides, Verdict, passed, verdict
+from reconcile.repair.verification import last_places, outcome_of, passed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +42,7 @@ _NOT_PASSED = "its group has not come to it within settle.timeout"
 
 
 def verify(job: Job) -> Verified:
-    """Say what became of each correction; those that nobody has consumed yet may be asked about again."""
+    """Say what became of each correction; a later call looks again at those that nobody has consumed yet."""
     inputs = job.inputs([Applied.ARTIFACT])
     if job.run.done(Verified.ARTIFACT, inputs):
         _LOG.info("verified already")
@@ -66,33 +65,36 @@ class _Verifying:
         self.job, self.plan, self.control = job, plan, control
 
     def link(self, link: LinkPlan) -> tuple[VerifiedCorrection, ...]:
-        """Look at what has not come to an end, and give what became of each correction."""
+        """Look at what has not come to an end, and return what became of each correction."""
         job = self.job
         pending = self._pending(link)
         if pending:
             consumer = job.contract.consumer(link.consumer)
             _LOG.info(f"{link.link}: verifying {len(pending):,} corrections")
-            found = self._verdicts(link, consumer, pending)
+            found = self._decided(link, consumer, pending)
             with self.control.leases.hold(link.link, holder(job.run.id), _TTL) as held:
-                outcomes = [CorrectionOutcome(id_, each.outcome, each.reason) for id_, each in found.items()]
-                self.control.corrections.mark_verified(held.require(), job.run.id, outcomes)
+                self.control.corrections.mark_verified(held.require(), job.run.id, found.values())
         return self._outcomes(link)
 
     def _pending(self, link: LinkPlan) -> dict[str, dict[int, int]]:
-        """Give where the records of each correction stand that is not yet known to have come to an end."""
+        """Query where the records are of each correction that is not yet known to have come to an end."""
         found: dict[str, dict[int, int]] = {}
         for each in self.control.corrections.of_run(link.link, self.job.run.id):
             if each.state in PENDING and each.offset is not None:
                 found.setdefault(each.correction_id, {})[each.partition] = each.offset
         return found
 
-    def _verdicts(
+    def _decided(
         self, link: LinkPlan, consumer: Consumer, pending: Mapping[str, dict[int, int]]
-    ) -> dict[str, Verdict]:
+    ) -> dict[str, CorrectionOutcome]:
         committed = self._committed(link, consumer, pending)
         items = {each.correction_id: each for each in link.corrections}
         reached = {id_: items[id_] for id_, places in pending.items() if passed(places, committed)}
-        found = {id_: Verdict(CorrectionState.UNVERIFIED, _NOT_PASSED) for id_ in pending if id_ not in reached}
+        found = {
+            id_: CorrectionOutcome(id_, CorrectionState.UNVERIFIED, _NOT_PASSED)
+            for id_ in pending
+            if id_ not in reached
+        }
         found |= self._read(consumer, reached)
         doubtful = {id_: reached[id_] for id_, each in found.items() if each.outcome is CorrectionState.REFUSED}
         if doubtful:
@@ -104,22 +106,14 @@ class _Verifying:
     def _committed(
         self, link: LinkPlan, consumer: Consumer, pending: Mapping[str, Mapping[int, int]]
     ) -> Mapping[int, int | None]:
-        """Wait until the group has passed all, or its time is over; give how far it has come."""
-        places: dict[int, int] = {}
-        for each in pending.values():
-            for partition, offset in each.items():
-                places[partition] = max(offset, places.get(partition, 0))
-        connection = cluster_connection(self.job)
-        with closing(ClusterClient(self.job.contract.topic.cluster, connection.resolve())) as cluster:
-            awaited(
-                lambda: cluster.committed(link.group, link.topic, places),
-                places,
-                consumer.settle.timeout.total_seconds(),
-            )
+        """Wait until the group has passed all, or its time is over; query how far it has come."""
+        places = last_places(place for each in pending.values() for place in each.items())
+        with cluster_client(self.job) as cluster:
+            awaited(partial(cluster.committed, link.group, link.topic, places), places, consumer.settle.timeout)
             return cluster.committed(link.group, link.topic, places)
 
-    def _read(self, consumer: Consumer, items: Mapping[str, Item]) -> dict[str, Verdict]:
-        """Read both sides' rows, the source's first, and decide."""
+    def _read(self, consumer: Consumer, items: Mapping[str, Item]) -> dict[str, CorrectionOutcome]:
+        """Read the rows of source and copy, the source's first, and decide."""
         job, contract = self.job, self.job.contract
         if not items:
             return {}
@@ -129,14 +123,21 @@ class _Verifying:
                 raise UnreachableError(f"{unread.link}: {unread.message}")
             reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
             with reader.reading():
-                asked = job.spark.createDataFrame(ids, f"{row_columns.ID} string")
+                wanted = job.spark.createDataFrame(ids, f"{row_columns.ID} string")
                 source, copy = reader.rows
                 rules = link_facts.field_rules(consumer, copy.form.fields)
-                sources, copies = (_rows(each.among(asked), rules) for each in (source, copy))
-        told = planning.terms(contract, consumer).carried
-        brought = [rule for rule in rules if rule.name in told]
+                sources, copies = (_rows(each.among(wanted), rules) for each in (source, copy))
+        carried = planning.terms(contract, consumer).carried
+        brought = [rule for rule in rules if rule.name in carried]
         return {
-            id_: verdict(each, _sides(each, sources, copies), brought, consumer.guard) for id_, each in items.items()
+            id_: outcome_of(
+                each,
+                sources.get(each.aggregate_id or ""),
+                copies.get(each.aggregate_id or ""),
+                brought,
+                consumer.guard,
+            )
+            for id_, each in items.items()
         }
 
     def _outcomes(self, link: LinkPlan) -> tuple[VerifiedCorrection, ...]:
@@ -181,14 +182,9 @@ def _verified(
     return Verified(run_id=job.run.id, links=tuple(links), exit_code=code)
 
 
-def _sides(item: Item, sources: Mapping[str, Row], copies: Mapping[str, Row]) -> Sides:
-    assert item.aggregate_id is not None
-    return Sides(sources.get(item.aggregate_id), copies.get(item.aggregate_id))
-
-
 def _rows(frame: DataFrame, rules: Sequence[FieldRule]) -> dict[str, Row]:
-    found: dict[str, Row] = {}
-    for id_text, version, *values in frame.collect():
-        names = (rule.name for rule in rules)
-        found[id_text] = Row(dict(zip(names, values, strict=True)), version_number(version))
-    return found
+    names = [rule.name for rule in rules]
+    return {
+        id_text: Row(dict(zip(names, values, strict=True)), version_number(version))
+        for id_text, version, *values in frame.collect()
+    }

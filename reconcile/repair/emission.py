@@ -10,27 +10,71 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from reconcile.control.corrections import CorrectionState, Dropped, Emitted, Intent
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
-from reconcile.domain.correction import Correction
+from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.kafka.client import ClusterClient
-from reconcile.repair.batches import batches, last_offsets
-from reconcile.repair.outcome import Outcome, Placed, Withheld
 from reconcile.repair.tail import Tail, committed
 from reconcile.repair.transaction import TransactionAbortedError, Transactions
-from reconcile.repair.watch import Newer, Watch
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 _LOG = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _MARKED_TOGETHER = 1000
 _TO_LOOK = 20.0
+_EARLIER = "an earlier attempt left it out"
+
 Place = tuple[str, int]
 """A correction's id and its partition."""
-_EARLIER = "an earlier attempt left it out"
+Newer = Callable[["Message", Correction], bool]
+"""Tells whether a record of a correction's key is newer than what the correction was made from."""
+
+
+@dataclass(frozen=True)
+class EmissionTask:
+    """What is the same in all attempts to emit the corrections of a link."""
+
+    link: str
+    run_id: str
+    topic: str
+    cluster: Mapping[str, str]
+    """The options of librdkafka that lead to the topic."""
+    since: Mapping[int, int] = field(default_factory=dict)
+    """Where to look for what only an earlier attempt was given, by partition; without it, in all of the log."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A correction, and its offset in its partition."""
+
+    correction: Correction
+    offset: int
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A correction that was not emitted, why, and the offset of the newer event where it is known."""
+
+    correction: Correction
+    reason: str
+    offset: int | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of each correction: emitted now, dropped, or emitted by an earlier attempt already."""
+
+    emitted: tuple[Placed, ...] = ()
+    dropped: tuple[Withheld, ...] = ()
+    already: tuple[Placed, ...] = ()
 
 
 def _go_on(_step: str) -> None:
@@ -39,41 +83,35 @@ def _go_on(_step: str) -> None:
 
 def emit(
     corrections: Sequence[Correction],
+    task: EmissionTask,
     *,
-    topic: str,
-    link: str,
-    run_id: str,
-    cluster: Mapping[str, str],
     control: ControlStore,
     held: HeldLease,
     newer: Newer,
     batch: int = 100,
-    shard: int = 0,
-    since: Mapping[int, int] | None = None,
     step: Callable[[str], None] = _go_on,
 ) -> Outcome:
     """Emit corrections of a link; after any failure, or a kill, the same call goes on where it stopped.
 
-    Those with the same id, for several partitions, go together or not at all. A correction is always given with the
-    same shard and `since`. One that an earlier call was given and this one is not is looked for in the log, from the
-    offset that `since` gives for its partition, or from its beginning. Raises UnreachableError where the same call may
-    succeed later, LeaseLostError and EmissionFencedError where another attempt has taken over.
+    Those with the same id, for several partitions, go together or not at all. One that an earlier call was given and
+    this one is not is looked for in the log. Raises UnreachableError where the same call may succeed later,
+    LeaseLostError and EmissionFencedError where another attempt has taken over.
     """
-    _require_fit(corrections, topic, link)
+    _require_fit(corrections, task)
     step("before_intents")
-    control.corrections.intend(held.require(), (_intent(each, run_id) for each in corrections))
+    control.corrections.intend(held.require(), (_intent(each, task.run_id) for each in corrections))
     step("after_intents")
-    emission = _Emission(corrections, link, run_id, control, held, step)
-    if starts := emission.starts(since or {}):
+    emission = _Emission(corrections, task, control, held, step)
+    if starts := emission.starts():
         with (
-            closing(ClusterClient(cluster["bootstrap.servers"], cluster)) as client,
+            closing(ClusterClient(task.cluster["bootstrap.servers"], task.cluster)) as client,
             # What an earlier attempt left open ends here, so that the tail then shows all that it committed.
-            closing(Transactions(client, f"reconcile-{link}-{shard}")) as transactions,
+            closing(Transactions(client, f"reconcile-{task.link}-0")) as transactions,
         ):
-            watch = Watch(emission.pending.values(), run_id, newer, (id_ for id_, _ in emission.strays))
-            with closing(Tail(client, topic, starts, watch.see)) as tail:
+            watch = Watch(emission.pending.values(), task.run_id, newer, (id_ for id_, _ in emission.strays))
+            with closing(Tail(client, task.topic, starts, watch.see)) as tail:
                 tail.read_to(tail.ends)
-                emission.settle(watch.standing, committed(client, topic, watch.standing))
+                emission.settle(watch.own_offsets, committed(client, task.topic, watch.own_offsets))
                 emission.drop_expired(tail.begins)
                 with emission.marking():
                     total = len(emission.pending)
@@ -81,8 +119,64 @@ def emit(
                         emission.send(some, tail, watch, transactions)
                         done = len(emission.emitted)
                         far = {"done": done, "total": total}
-                        _LOG.debug(f"{link}: {done:,} of {total:,} records emitted", extra=far)
+                        _LOG.debug(f"{task.link}: {done:,} of {total:,} records emitted", extra=far)
     return Outcome(tuple(emission.emitted), tuple(emission.dropped), tuple(emission.already))
+
+
+def batches(corrections: Iterable[Correction], size: int) -> Iterator[list[Correction]]:
+    """Build batches that touch few partitions, and keep what has the same id together."""
+    groups: dict[str, list[Correction]] = {}
+    for each in sorted(corrections, key=lambda each: each.partition):
+        groups.setdefault(each.id, []).append(each)
+    batch: list[Correction] = []
+    for group in groups.values():
+        if batch and len(batch) + len(group) > size:
+            yield batch
+            batch = []
+        batch += group
+    if batch:
+        yield batch
+
+
+class Watch:
+    """What has been seen so far of a run's corrections, in records that come in the order of their partitions."""
+
+    def __init__(
+        self, corrections: Iterable[Correction], run_id: str, newer: Newer, others: Iterable[str] = ()
+    ) -> None:
+        """Watch corrections; of the ids of others, only look where their records are."""
+        self._run_id = run_id.encode()
+        self._newer = newer
+        self._others = frozenset(others)
+        self._watched: dict[tuple[int, bytes | None], list[Correction]] = {}
+        for each in corrections:
+            self._watched.setdefault((each.partition, each.key), []).append(each)
+        self.overtaken: dict[str, tuple[int, int]] = {}
+        """Partition and offset of the first newer record, by the correction's id."""
+        self.own_offsets: dict[Place, list[int]] = {}
+        """Offsets of a correction's own records, committed or not."""
+
+    def see(self, record: Message) -> None:
+        """Take a record in."""
+        partition, offset = record.partition(), record.offset()
+        assert partition is not None
+        assert offset is not None
+        watched = self._watched.get((partition, record.key()))
+        if watched is None and not self._others:
+            return
+        own = self._own(record)
+        if own is not None:
+            self.own_offsets.setdefault((own, partition), []).append(offset)
+        for each in watched or ():
+            if each.id != own and each.id not in self.overtaken and offset >= each.since and self._newer(record, each):
+                self.overtaken[each.id] = (partition, offset)
+
+    def _own(self, record: Message) -> str | None:
+        headers = dict(record.headers() or ())
+        correction_id = headers.get(CORRECTION_ID)
+        if correction_id is None or _bytes(headers.get(RUN_ID)) != self._run_id:
+            return None
+        return _bytes(correction_id).decode(errors="replace")
 
 
 class _Emission:
@@ -91,22 +185,19 @@ class _Emission:
     def __init__(
         self,
         corrections: Iterable[Correction],
-        link: str,
-        run_id: str,
+        task: EmissionTask,
         control: ControlStore,
         held: HeldLease,
         step: Callable[[str], None],
     ) -> None:
-        self._run_id = run_id
-        self._control = control
-        self._held = held
-        self._step = step
+        self._task, self._control, self._held, self._step = task, control, held, step
         self.emitted: list[Placed] = []
         self._marked = 0
         self.dropped: list[Withheld] = []
         self.already: list[Placed] = []
         self.pending: dict[Place, Correction] = {}
-        known = {(each.correction_id, each.partition): each for each in control.corrections.of_run(link, run_id)}
+        records = control.corrections.of_run(task.link, task.run_id)
+        known = {(each.correction_id, each.partition): each for each in records}
         for each in corrections:
             found = known[each.id, each.partition]
             if found.state is CorrectionState.INTENDED:
@@ -114,29 +205,29 @@ class _Emission:
             elif found.state is CorrectionState.DROPPED:
                 self.dropped.append(Withheld(each, found.reason or _EARLIER, None))
             elif found.offset is not None:
-                self.already.append(Placed(each, each.partition, found.offset))
+                self.already.append(Placed(each, found.offset))
         intended = {place for place, each in known.items() if each.state is CorrectionState.INTENDED}
         self.strays = frozenset(intended - self.pending.keys())
         """What an earlier attempt was given and this one was not: it may have been emitted."""
 
-    def starts(self, since: Mapping[int, int]) -> dict[int, int]:
-        """Give the offsets from which the log has to be read, by partition; strays have none but what is given."""
+    def starts(self) -> dict[int, int]:
+        """Compute the offsets from which the log has to be read, by partition."""
         found: dict[int, int] = {}
         for (_, partition), each in self.pending.items():
             found[partition] = min(each.since, found.get(partition, each.since))
-        return {partition: since.get(partition, 0) for _, partition in self.strays} | found
+        return {partition: self._task.since.get(partition, 0) for _, partition in self.strays} | found
 
-    def settle(self, standing: Mapping[Place, Sequence[int]], there: Container[tuple[int, int]]) -> None:
+    def settle(self, own_offsets: Mapping[Place, Sequence[int]], there: Container[tuple[int, int]]) -> None:
         """Take out what an earlier attempt committed."""
         found: list[Emitted] = []
-        for (id_, partition), offsets in standing.items():
+        for (id_, partition), offsets in own_offsets.items():
             offset = next((each for each in offsets if (partition, each) in there), None)
             correction = self.pending.get((id_, partition))
             if offset is None or (correction is None and (id_, partition) not in self.strays):
                 continue
             found.append(Emitted(id_, partition, offset))
             if correction is not None:
-                self.already.append(Placed(correction, partition, offset))
+                self.already.append(Placed(correction, offset))
         self._mark(found)
         for each in found:
             self.pending.pop((each.correction_id, each.partition), None)
@@ -144,14 +235,11 @@ class _Emission:
     def drop_expired(self, begins: Mapping[int, int]) -> None:
         """Drop what may have been overtaken by an event that the log has no more."""
         reasons = {
-            each.id: (
-                f"partition {each.partition} has nothing before the offset {begins[each.partition]} any more",
-                None,
-            )
+            each.id: (f"partition {each.partition} has nothing before the offset {begin} any more", None)
             for each in self.pending.values()
-            if each.since < begins[each.partition]
+            if each.since < (begin := begins[each.partition])
         }
-        self._drop([each for each in self.pending.values() if each.id in reasons], reasons)
+        self._drop([*self.pending.values()], reasons)
 
     @contextmanager
     def marking(self) -> Iterator[None]:
@@ -184,60 +272,65 @@ class _Emission:
             transactions.abort()
 
     def _sent(self, batch: Sequence[Correction], tail: Tail, watch: Watch, transactions: Transactions) -> bool:
-        offsets = transactions.send(batch, lambda: self._step("mid_produce"))
+        placed = [*map(Placed, batch, transactions.send(batch, lambda: self._step("mid_produce")))]
         self._step("after_flush")
-        tail.read_to(last_offsets(batch, offsets), within=_TO_LOOK)
+        # Sorted, so that the last offset of each partition counts.
+        tail.read_to(dict(sorted((each.correction.partition, each.offset) for each in placed)), within=_TO_LOOK)
         if any(each.id in watch.overtaken for each in batch):
             return False
         self._step("before_commit")
         self._held.require()
         transactions.commit()
         self._step("after_commit")
-        self.emitted += (Placed(each, each.partition, offset) for each, offset in zip(batch, offsets, strict=True))
+        self.emitted += placed
         if len(self.emitted) - self._marked >= _MARKED_TOGETHER:
             self._mark_emitted()
         return True
 
     def _without_overtaken(self, batch: Sequence[Correction], watch: Watch) -> list[Correction]:
-        overtaken = [each for each in batch if each.id in watch.overtaken]
-        places = {each.id: watch.overtaken[each.id] for each in overtaken}
-        self._drop(
-            overtaken,
-            {
-                id_: (f"a newer event stands in partition {place[0]}, offset {place[1]}", place[1])
-                for id_, place in places.items()
-            },
-        )
-        return [each for each in batch if each.id not in places]
+        places = {each.id: watch.overtaken[each.id] for each in batch if each.id in watch.overtaken}
+        reasons = {
+            id_: (f"a newer event stands in partition {partition}, offset {offset}", offset)
+            for id_, (partition, offset) in places.items()
+        }
+        return self._drop(batch, reasons)
 
     def _mark_emitted(self) -> None:
         if new := self.emitted[self._marked :]:
             self._step("before_mark")
-            self._mark(Emitted(each.correction.id, each.partition, each.offset) for each in new)
+            self._mark(Emitted(each.correction.id, each.correction.partition, each.offset) for each in new)
             self._marked += len(new)
 
     def _mark(self, records: Iterable[Emitted]) -> None:
-        self._control.corrections.mark_emitted(self._held.require(), self._run_id, records)
+        self._control.corrections.mark_emitted(self._held.require(), self._task.run_id, records)
 
-    def _drop(self, corrections: Sequence[Correction], reasons: Mapping[str, tuple[str, int | None]]) -> None:
-        if not corrections:
-            return
-        left_out = (Dropped(id_, reason) for id_, (reason, _) in reasons.items())
-        self._control.corrections.mark_dropped(self._held.require(), self._run_id, left_out)
+    def _drop(
+        self, corrections: Sequence[Correction], reasons: Mapping[str, tuple[str, int | None]]
+    ) -> list[Correction]:
+        """Drop those that there are reasons for, with the offset of the newer event; return the others."""
+        if reasons:
+            dropped = (Dropped(id_, reason) for id_, (reason, _) in reasons.items())
+            self._control.corrections.mark_dropped(self._held.require(), self._task.run_id, dropped)
         for each in corrections:
-            self.dropped.append(Withheld(each, *reasons[each.id]))
-            self.pending.pop((each.id, each.partition), None)
+            if each.id in reasons:
+                self.dropped.append(Withheld(each, *reasons[each.id]))
+                self.pending.pop((each.id, each.partition), None)
+        return [each for each in corrections if each.id not in reasons]
 
 
-def _require_fit(corrections: Sequence[Correction], topic: str, link: str) -> None:
+def _require_fit(corrections: Sequence[Correction], task: EmissionTask) -> None:
     places = Counter((each.id, each.partition) for each in corrections)
-    if elsewhere := next((each for each in corrections if each.topic != topic), None):
-        raise RefusedError(f"the correction {elsewhere.id} is for the topic {elsewhere.topic}, not for {topic}")
-    if foreign := next((each for each in corrections if each.link != link), None):
-        raise RefusedError(f"the correction {foreign.id} is one of {foreign.link}, not of {link}")
+    if elsewhere := next((each for each in corrections if each.topic != task.topic), None):
+        raise RefusedError(f"the correction {elsewhere.id} is for the topic {elsewhere.topic}, not for {task.topic}")
+    if foreign := next((each for each in corrections if each.link != task.link), None):
+        raise RefusedError(f"the correction {foreign.id} is one of {foreign.link}, not of {task.link}")
     if twice := next((place for place, many in places.items() if many > 1), None):
         raise RefusedError(f"the correction {twice[0]} is given twice for the partition {twice[1]}")
 
 
 def _intent(each: Correction, run_id: str) -> Intent:
     return Intent(each.id, each.link, each.aggregate_id, each.basis_version, each.partition, run_id)
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""

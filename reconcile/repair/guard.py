@@ -11,11 +11,12 @@ from reconcile.domain.canonical import version_number
 from reconcile.domain.correction import RUN_ID, Correction, key_digest
 from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action
+from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.json_values import MisfitError
-from reconcile.repair.records import Known, Records
+from reconcile.repair.logged_aggregates import LoggedAggregate
+from reconcile.repair.source_values import SourceRow
 from reconcile.repair.topic_form import locate, sample
 from reconcile.repair.value_codec import Codec
-from reconcile.repair.values import SourceRow
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -30,24 +31,28 @@ class Guarded:
 
 
 def guarded(
-    items: Sequence[Item], rows: Mapping[str, Sequence[SourceRow]], known: Mapping[str, Known], records: Records
+    items: Sequence[Item],
+    rows: Mapping[str, Sequence[SourceRow]],
+    logged: Mapping[str, LoggedAggregate],
+    writer: CorrectionWriter,
 ) -> Guarded:
-    """Give the records of those items whose source, and whose key, is as it was when the plan was made."""
+    """Build the records of those items whose source, and whose key, is as it was when the plan was made."""
     corrections: list[Correction] = []
     dropped: dict[str, str] = {}
     for item in items:
         assert item.aggregate_id is not None
         assert item.correction_id is not None
         of_id = rows.get(item.aggregate_id, ())
-        of_log = known.get(item.aggregate_id)
+        of_log = logged.get(item.aggregate_id)
         reason = moved_on(item, of_id)
-        if reason is None and (of_log is None or key_digest(of_log.key) != item.key):
-            reason = "the log no longer shows the key that it was planned with"
-        if reason is None and of_log is not None:
-            try:
-                corrections += records.of(item, of_log, next(iter(of_id), None))
-            except MisfitError as error:
-                reason = str(error)
+        if reason is None:
+            if of_log is None or of_log.key is None or key_digest(of_log.key) != item.key:
+                reason = "the log no longer shows the key that it was planned with"
+            else:
+                try:
+                    corrections += writer.of(item, of_log, next(iter(of_id), None))
+                except MisfitError as error:
+                    reason = str(error)
         if reason is not None:
             dropped[item.correction_id] = reason
     return Guarded(tuple(corrections), dropped)
@@ -71,7 +76,7 @@ def moved_on(item: Item, rows: Sequence[SourceRow]) -> str | None:
 class NewerThanBasis:
     """Tells whether a record of a correction's key is newer than what the correction was made from.
 
-    Where that cannot be told, it counts as newer: a correction that is dropped does no harm.
+    Where nobody can know, it counts as newer: a correction that is dropped does no harm.
     """
 
     topic: Topic
@@ -79,7 +84,7 @@ class NewerThanBasis:
     run_id: str
 
     def __call__(self, record: Message, correction: Correction) -> bool:
-        """Tell it of one record."""
+        """Decide it for one record."""
         seen = sample(record)
         if (RUN_ID, self.run_id.encode()) in seen.headers:
             return False  # the same plan's correction for another link says the same

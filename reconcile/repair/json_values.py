@@ -54,7 +54,7 @@ def dumps(value: Any) -> str:
 
 
 def type_of(value: Any) -> Type:
-    """Give the type of a value that `loads` gave."""
+    """Choose the type of a value that `loads` returned."""
     if value is None:
         return Type.NULL
     for python, name in ((bool, Type.BOOLEAN), (int, Type.INTEGER), ((Decimal, float), Type.NUMBER)):
@@ -64,7 +64,7 @@ def type_of(value: Any) -> Type:
 
 
 def types(values: Iterable[Any]) -> Types:
-    """Give which types stand at each path of some values."""
+    """Collect the types that are at each path of some values."""
     found: dict[Path, set[Type]] = {}
 
     def look(path: Path, value: Any) -> None:
@@ -82,7 +82,7 @@ def types(values: Iterable[Any]) -> Types:
 
 
 def fitted(value: Any, path: Path, seen: Types) -> Any:
-    """Give a value in the type that stands at a path in the topic's records; raise MisfitError if it has none."""
+    """Convert a value to the type that the topic's records have at a path; raise MisfitError if it has none."""
     if isinstance(value, float) and not math.isfinite(value):
         raise MisfitError(f"topic.value gives a number at {written(path)} that JSON has no way to write")
     wanted = seen.get(path, frozenset()) - {Type.NULL}
@@ -121,14 +121,14 @@ def take_out(body: Any, path: Path) -> None:
 
 
 def at(body: Any, path: Path) -> Any:
-    """Give what stands at a path; None if nothing does."""
+    """Look up what is at a path; None if nothing is."""
     for step in path:
         body = body.get(step) if isinstance(body, Mapping) else None
     return body
 
 
 def path_of(name: str) -> Path:
-    """Give the path that an entry of topic.value, or a place such as `$.a.b`, stands for."""
+    """Parse the path that an entry of topic.value, or a place such as `$.a.b`, stands for."""
     return mapping.steps(name) if mapping.is_path(name) else (name,)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconcile.audit.home_partition import Router
+from reconcile.audit.link_facts import ledger_by_position
 from reconcile.audit.partitioner_inference import Inference
 from reconcile.contract.model import Consumer, Contract
 from reconcile.contract.terms import TOMBSTONE
@@ -16,23 +17,23 @@ from reconcile.domain.correction import Correction, correction_id, key_digest
 from reconcile.domain.finding import Finding
 from reconcile.domain.plan import Caps, Item, LinkPlan
 from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
-from reconcile.repair import plan_warnings
+from reconcile.repair.correction_writer import CorrectionWriter, carried, deletion, versioned_deletion
 from reconcile.repair.json_values import MisfitError, Path, path_of
-from reconcile.repair.log_facts import Trace, of_route, unknown_home
-from reconcile.repair.records import Known, Records, carried, deletion, versioned_deletion
-from reconcile.repair.topic_form import TopicForm
-from reconcile.repair.values import SourceRow
+from reconcile.repair.logged_aggregates import LoggedAggregate
+from reconcile.repair.source_values import SourceRow
+from reconcile.repair.topic_form import TopicForm, header_name
 
 
 @dataclass(frozen=True)
-class Log:
+class TopicFacts:
     """What is known of the topic when a plan is made."""
 
     inference: Inference
     router: Router
     form: TopicForm
     compacted: bool
-    traces: Mapping[str, Trace] = field(default_factory=dict)
+    aggregates: Mapping[str, LoggedAggregate] = field(default_factory=dict)
+    """What the log has of the aggregates, by their ids."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class Route:
 
 
 @dataclass(frozen=True)
-class World:
+class LinkFacts:
     """All that one link is planned by, beside its findings."""
 
-    log: Log
+    topic: TopicFacts
     route: Route
     committed: Mapping[int, int | None]
     """How far the group has come in the main topic."""
@@ -66,13 +67,13 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
     repair, fields = consumer.repair, consumer.fields
     causes = None if repair.causes is None else frozenset(Cause(each) for each in repair.causes)
     brought = {path_of(name) for name in carried(contract)}
-    told = (each for each in fields if each.apply == "set" and each.event is not None)
+    replaced = (each for each in fields if each.apply == "set" and each.event is not None)
     return Terms(
         causes=causes,
         deletes=repair.deletes,
         guard=consumer.guard,
         records=consumer.semantics == "records",
-        carried=frozenset(each.name for each in told if _brought(each.event or "", brought)),
+        carried=frozenset(each.name for each in replaced if _brought(each.event or "", brought)),
         adds=frozenset(each.name for each in fields if each.apply == "add"),
         restates=contract.topic.value is not None,
         deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
@@ -82,7 +83,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
 
 
 def telling(contract: Contract) -> tuple[Path, ...]:
-    """Give the paths of which a correction tells, where events tell of some only; none where they tell of all."""
+    """List the paths that a correction carries, where events carry only some; none where they carry all."""
     if contract.topic.state == "full":
         return ()
     brought = {path_of(name) for name in carried(contract)}
@@ -91,53 +92,70 @@ def telling(contract: Contract) -> tuple[Path, ...]:
     return tuple(sorted(path for path in paths if path in brought))
 
 
-def wanted(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> list[str]:
-    """Give the ids that records would be written for, as far as the findings and the contract tell."""
-    said = terms(contract, consumer)
+def to_write(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> list[str]:
+    """Choose the ids that records would be written for, by the findings and the contract alone."""
     return [
         each.aggregate_id
-        for each in findings
-        if each.aggregate_id is not None and plan_rules.by_finding(each, said).action.writes
+        for each in by_findings(findings, contract, consumer)
+        if each.aggregate_id is not None and each.action.writes
     ]
 
 
-def unlooked(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> tuple[Item, ...]:
-    """Give the items of a plan that is refused, or that needs no look at the world."""
-    said, link = terms(contract, consumer), contract.link(consumer)
-    return _sorted(_item(link, each, plan_rules.by_finding(each, said)) for each in findings)
+def by_findings(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> tuple[Item, ...]:
+    """Build the items of a plan that is refused, or that needs no look at the world."""
+    decided_by, link = terms(contract, consumer), contract.link(consumer)
+    return _sorted(_item(link, each, plan_rules.by_finding(each, decided_by)) for each in findings)
 
 
 def planned(
-    empty: LinkPlan, findings: Sequence[Finding], contract: Contract, consumer: Consumer, run_id: str, world: World
+    empty: LinkPlan, findings: Sequence[Finding], contract: Contract, consumer: Consumer, run_id: str, facts: LinkFacts
 ) -> LinkPlan:
-    """Give the plan of a link; each of its corrections can be written, or it says why not."""
-    drafting = _Drafting(contract, consumer, run_id, world)
-    items = _sorted(drafting.item(each) for each in findings)
+    """Build the plan of a link; each of its corrections can be written, or it says why not."""
+    drafting = _Drafting(contract, consumer, run_id, facts)
+    drafts = [drafting.draft(each) for each in findings]
     plan = empty.replaced(
-        topic=world.route.topic,
-        topic_id=world.route.id,
-        partitions=world.route.partitions,
-        partitioner=tuple(each.value for each in world.log.router.candidates),
-        since=dict(world.route.since),
-        readers=world.route.readers,
-        items=items,
+        topic=facts.route.topic,
+        topic_id=facts.route.id,
+        partitions=facts.route.partitions,
+        partitioner=tuple(each.value for each in facts.topic.router.candidates),
+        since=dict(facts.route.since),
+        readers=facts.route.readers,
+        items=_sorted(each.item for each in drafts),
     )
     if not plan.corrections:
         return plan
+    problems = (*_uncommitted_readers(contract, consumer, facts.route), *(each.problem for each in drafts))
+    restated, deleting = (
+        [record for each in drafts if (each.item.action is Action.RESTATE) == restates for record in each.corrections]
+        for restates in (True, False)
+    )
+    warnings = (
+        *_log_warnings(plan.corrections, facts.topic),
+        *_consumer_warnings(contract, consumer, main=facts.route.main),
+        *_value_warnings(contract, facts.topic.form),
+    )
     return plan.replaced(
-        warnings=(*empty.warnings, *drafting.warnings(plan.corrections)),
+        warnings=(*empty.warnings, *warnings),
         refused=(
             *empty.refused,
-            *dict.fromkeys(drafting.problems),
-            *world.misread(drafting.restated, drafting.deleting),
+            *dict.fromkeys(each for each in problems if each is not None),
+            *facts.misread(restated, deleting),
         ),
     )
 
 
-def known(id_text: str, trace: Trace, key_type: str) -> Known:
-    """Give what is known of an aggregate that the plan corrects."""
-    key = trace.key if trace.key is not None else keys.encode(id_text, key_type)
-    return Known(key, trace.type, trace.body, trace.version_text)
+def with_key(id_text: str, logged: LoggedAggregate | None, key_type: str) -> LoggedAggregate:
+    """Fill in the key of an aggregate whose records do not show it; raise ValueError if its id cannot be encoded."""
+    found = logged or LoggedAggregate()
+    return found if found.key is not None else replace(found, key=keys.encode(id_text, key_type))
+
+
+def unknown_home(topic: str, inference: Inference) -> str:
+    """Say why it is not known where a key's future events will be."""
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in sorted(inference.shares.items(), key=lambda e: -e[1]))
+    seen = f"of {inference.seen:,} records {shares} explain" if inference.seen else "no record tells"
+    todo = "set topic.partitioner" if inference.trusted else "mend the publishers that differ"
+    return f"it is not known where the keys of {topic} belong: {seen} their place; {todo}"
 
 
 def caps(consumer: Consumer, corrections: int, aggregates: int) -> tuple[str, ...]:
@@ -146,135 +164,159 @@ def caps(consumer: Consumer, corrections: int, aggregates: int) -> tuple[str, ..
     return Caps(repair.max_corrections, repair.max_ratio).exceeded(corrections, aggregates) if corrections else ()
 
 
+@dataclass(frozen=True)
+class _ItemDraft:
+    """An item with its records, or why they cannot be written."""
+
+    item: Item
+    corrections: Sequence[Correction] = ()
+    problem: str | None = None
+
+
 class _Drafting:
-    def __init__(self, contract: Contract, consumer: Consumer, run_id: str, world: World) -> None:
-        self._contract, self._consumer, self._world = contract, consumer, world
+    def __init__(self, contract: Contract, consumer: Consumer, run_id: str, facts: LinkFacts) -> None:
+        self._contract, self._facts = contract, facts
         self._terms = terms(contract, consumer)
         self._link = contract.link(consumer)
-        self._router = world.log.router if world.route.main else of_route(world.log.router, world.route.partitions)
-        self._records = Records(contract, world.log.form, run_id, world.route.since)
-        self.problems: list[str] = []
-        self.restated: list[Correction] = []
-        self.deleting: list[Correction] = []
-        for each in contract.consumers if world.route.main else (consumer,):
-            if each.isolation == "read_uncommitted":
-                self.problems.append(
-                    f"{each.group} reads uncommitted records: it would apply corrections that are taken back"
-                )
+        router, route = facts.topic.router, facts.route
+        # The same producers write to a topic of the repair's own, and that has never grown.
+        self._router = router if route.main else replace(router, partitions=route.partitions, former=())
+        self._writer = CorrectionWriter(contract, facts.topic.form, run_id, route.since)
 
-    def item(self, finding: Finding) -> Item:
-        treatment = plan_rules.by_finding(finding, self._terms)
-        if not treatment.action.writes or finding.aggregate_id is None:
-            return _item(self._link, finding, treatment)
-        log, key_type = self._world.log, self._contract.topic.key.type
-        trace = log.traces.get(finding.aggregate_id, Trace())
-        key = _key(finding.aggregate_id, trace, key_type, log.form)
-        rows = self._world.rows.get(finding.aggregate_id, ())
+    def draft(self, finding: Finding) -> _ItemDraft:
+        """Build the item of a finding, and its records, so that what cannot be written is known before a yes."""
+        item = _item(self._link, finding, plan_rules.by_finding(finding, self._terms))
+        if not item.action.writes or item.aggregate_id is None:
+            return _ItemDraft(item)
+        logged = self._logged(item.aggregate_id)
+        home = None if logged.key is None else self._router.home(logged.key)
+        rows = self._facts.rows.get(item.aggregate_id, ())
+        treatment = plan_rules.treat(finding, self._terms, self._aggregate(logged, home, rows))
+        item = _item(self._link, finding, treatment)
+        if not item.action.writes or logged.key is None:
+            return _ItemDraft(item)
+        if home is None:
+            return _ItemDraft(item, problem=unknown_home(self._contract.topic.name, self._facts.topic.inference))
+        row = next((each for each in rows if not each.gone), next(iter(rows), None))
+        item = _corrected(item, row, logged.key, self._facts.route.topic, self._partitions(item, logged, home))
+        try:
+            return _ItemDraft(item, self._writer.of(item, logged, row))
+        except MisfitError as error:
+            return _ItemDraft(item, problem=str(error))
+
+    def _logged(self, id_text: str) -> LoggedAggregate:
+        """Look up what the log has of an aggregate, with the key that its id is written as if the log shows none."""
+        logged = self._facts.topic.aggregates.get(id_text, LoggedAggregate())
+        if not self._facts.topic.form.rebuilds_keys:
+            return logged
+        try:
+            return with_key(id_text, logged, self._contract.topic.key.type)
+        except ValueError:
+            return logged
+
+    def _aggregate(self, logged: LoggedAggregate, home: int | None, rows: Sequence[SourceRow]) -> AggregateFacts:
         present = [each for each in rows if not each.gone]
-        home = self._router.home(key) if key is not None else None
-        facts = AggregateFacts(
+        return AggregateFacts(
             rows=len(present),
             version=present[0].version if present else None,
-            log_version=trace.version,
-            lagging=self._lagging(trace, home) if home is not None else (),
-            key_known=key is not None,
-            state_known=bool(rows) or trace.body is not None,
-            last_version=rows[0].version if rows else trace.version,
+            log_version=logged.version,
+            lagging=() if home is None else self._lagging(logged, home),
+            key_known=logged.key is not None,
+            state_known=bool(rows) or logged.body is not None,
+            last_version=rows[0].version if rows else logged.version,
         )
-        treatment = plan_rules.treat(finding, self._terms, facts)
-        if not treatment.action.writes or key is None:
-            return _item(self._link, finding, treatment)
-        if home is None:
-            self.problems.append(unknown_home(self._contract.topic.name, log.inference))
-            return _item(self._link, finding, treatment)
-        row = next(iter(present or rows), None)
-        partitions = self._partitions(treatment, trace, home)
-        place = _Place(self._world.route.topic, partitions, key)
-        item = _item(self._link, finding, treatment, place, row)
-        self._tried(item, known(finding.aggregate_id, trace, key_type), row)
-        return item
 
-    def warnings(self, corrections: Sequence[Item]) -> list[str]:
-        log = self._world.log
-        return [
-            *plan_warnings.of_log(corrections, log.traces, log.inference),
-            *plan_warnings.of_consumer(self._contract, self._consumer, main=self._world.route.main),
-            *plan_warnings.of_values(self._contract, log.form),
-        ]
+    def _lagging(self, logged: LoggedAggregate, home: int) -> tuple[int, ...]:
+        """Choose the other partitions where the group has not come to the aggregate's last record."""
+        own = home if self._facts.route.main else None
+        committed = self._facts.committed
+        return tuple(sorted(p for p, last in logged.last.items() if p != own and (committed.get(p) or 0) <= last))
 
-    def _lagging(self, trace: Trace, home: int) -> tuple[int, ...]:
-        """Give the other partitions where the group has not come to the aggregate's last record."""
-        if self._world.route.main:
-            places = {partition: last for partition, last in trace.last.items() if partition != home}
-        else:
-            places = dict(trace.last)
-        committed = self._world.committed
-        return tuple(sorted(p for p, last in places.items() if (committed.get(p) or 0) <= last))
-
-    def _partitions(self, treatment: Treatment, trace: Trace, home: int) -> tuple[int, ...]:
-        holds = trace.newest
-        both = treatment.action is Action.TOMBSTONE and self._world.log.compacted and self._world.route.main
-        return (home,) if holds is None or holds == home or not both else tuple(sorted((home, holds)))
-
-    def _tried(self, item: Item, known: Known, row: SourceRow | None) -> None:
-        """Write the records, so that what cannot be written is known before anybody says yes."""
-        try:
-            written = self._records.of(item, known, row)
-        except MisfitError as error:
-            self.problems.append(str(error))
-            return
-        if item.action is Action.RESTATE:
-            self.restated += written
-        else:
-            self.deleting += written
+    def _partitions(self, item: Item, logged: LoggedAggregate, home: int) -> tuple[int, ...]:
+        if item.action is not Action.TOMBSTONE or not (self._facts.topic.compacted and self._facts.route.main):
+            return (home,)
+        return tuple(sorted({home} if logged.newest is None else {home, logged.newest}))
 
 
-def _key(id_text: str, trace: Trace, key_type: str, form: TopicForm) -> bytes | None:
-    """Give the bytes that the aggregate's own records have; else those that its id is written as."""
-    if trace.key is None and not form.rebuilds_keys:
-        return None
-    try:
-        return known(id_text, trace, key_type).key
-    except ValueError:
-        return None
+def _uncommitted_readers(contract: Contract, consumer: Consumer, route: Route) -> list[str]:
+    return [
+        f"{each.group} reads uncommitted records: it would apply corrections that are taken back"
+        for each in (contract.consumers if route.main else (consumer,))
+        if each.isolation == "read_uncommitted"
+    ]
 
 
-@dataclass(frozen=True)
-class _Place:
-    topic: str
-    partitions: tuple[int, ...]
-    key: bytes
+def _log_warnings(corrections: Sequence[Item], topic: TopicFacts) -> list[str]:
+    """Say what is odd about where the aggregates' records are."""
+    found = []
+    inference = topic.inference
+    logged = (topic.aggregates.get(each.aggregate_id or "") for each in corrections)
+    split = sum(each is not None and len(each.last) > 1 for each in logged)
+    if split:
+        found.append(f"{split:,} of the aggregates have records in more than one partition")
+    if inference.contradicted:
+        said = "none" if inference.declared is None else inference.declared.value
+        found.append(f"the contract says partitioner: {said}, and the log shows otherwise: the log counts")
+    return found
 
 
-def _item(
-    link: str,
-    finding: Finding,
-    treatment: Treatment,
-    place: _Place | None = None,
-    row: SourceRow | None = None,
-) -> Item:
-    if place is None or finding.aggregate_id is None:
-        return Item(
-            link=link,
-            aggregate_id=finding.aggregate_id,
-            action=treatment.action,
-            cause=finding.cause,
-            reason=treatment.reason,
+def _consumer_warnings(contract: Contract, consumer: Consumer, *, main: bool) -> list[str]:
+    """Say what the consumer may do with a correction."""
+    found = []
+    if ledger_by_position(contract, consumer):
+        found.append(
+            "the ledger knows events by their position in the source, and corrections have none: see that the consumer"
+            " does not take them all for one event"
         )
-    version = None if row is None else row.version
-    basis = None if row is None or row.gone else row.basis
+    if not main and consumer.guard == "none":
+        found.append(
+            "nothing orders the corrections with the events of the main topic, and the consumer compares no versions:"
+            " see that the source is quiet"
+        )
+    if consumer.guard != "none" and consumer.version is None:
+        found.append(
+            "the consumer compares versions, and the contract names no column with its own: it may ignore some"
+        )
+    return found
+
+
+def _value_warnings(contract: Contract, form: TopicForm) -> list[str]:
+    """Name what the topic's records carry and corrections would not."""
+    topic = contract.topic
+    if topic.state != "full" or topic.format == "avro":
+        return []  # a patch carries what changed; a schema knows by itself what may be left out
+    beside = (topic.version, topic.event_id, topic.type, topic.correlation_id)
+    names = (*carried(contract), *(place for place in beside if place is not None and header_name(place) is None))
+    lacking = sorted(name for name in form.always - {path_of(name)[0] for name in names} if not name.startswith("__"))
+    if not lacking:
+        return []
+    return [f"topic.value leaves out {', '.join(lacking)}, which all records carry: readers would miss that"]
+
+
+def _item(link: str, finding: Finding, treatment: Treatment) -> Item:
     return Item(
         link=link,
         aggregate_id=finding.aggregate_id,
         action=treatment.action,
         cause=finding.cause,
         reason=treatment.reason,
-        topic=place.topic,
-        partitions=place.partitions,
-        basis_version=version,
-        basis=basis,
-        correction_id=correction_id(link, finding.aggregate_id, version, basis),
-        key=key_digest(place.key),
+    )
+
+
+def _corrected(item: Item, row: SourceRow | None, key: bytes, topic: str, partitions: tuple[int, ...]) -> Item:
+    """Fill in what an item needs to be written."""
+    assert item.aggregate_id is not None
+    version = None if row is None else row.version
+    basis = None if row is None or row.gone else row.basis
+    return item.model_copy(
+        update={
+            "topic": topic,
+            "partitions": partitions,
+            "basis_version": version,
+            "basis": basis,
+            "correction_id": correction_id(item.link, item.aggregate_id, version, basis),
+            "key": key_digest(key),
+        }
     )
 
 
@@ -284,7 +326,7 @@ def _sorted(items: Iterable[Item]) -> tuple[Item, ...]:
 
 
 def _brought(event: str, brought: set[Path]) -> bool:
-    """Tell whether a value has all that an event's expression looks at."""
+    """Decide whether a value has all that an event's expression looks at."""
     return all(
         any(path[:length] in brought for length in range(1, len(path) + 1))
         for path in map(path_of, mapping.paths(event))

@@ -16,7 +16,7 @@ from reconcile.gather.log.avro import AvroSchema
 from reconcile.gather.log.history_columns import DELETES, ID, READABLE, VERSION
 from reconcile.gather.log.records import Derivation
 from reconcile.gather.stores import row_columns
-from reconcile.repair.records import versioned_deletion
+from reconcile.repair.correction_writer import versioned_deletion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,8 +45,8 @@ class Rereading:
         contract, consumer = self.reader.contract, self.reader.consumer
         source = self.reader.rows[0]
         rules = field_rules(consumer, source.form.fields)
-        told = self._shown(restated).withColumnRenamed(ID, row_columns.ID)
-        with_rows = told.join(source.among(told.select(row_columns.ID)), row_columns.ID)
+        read = self._read(restated).withColumnRenamed(ID, row_columns.ID)
+        with_rows = read.join(source.among(read.select(row_columns.ID)), row_columns.ID)
         wrong = {
             rule.name: f.get(TELLS, f.lit(number))
             & compare.differs(f.col(row_columns.field(number)), f.get(VALUES, f.lit(number)), rule)
@@ -84,7 +84,7 @@ class Rereading:
         versioned = versioned_deletion(contract.topic)
         adds = [number for number, field in enumerate(consumer.fields) if field.apply == "add"]
         adding = [f.get(TELLS, f.lit(n)) & f.get(VALUES, f.lit(n)).isNotNull() for n in adds]
-        counted = self._shown(deleting).agg(
+        counted = self._read(deleting).agg(
             f.count_if(~(f.col(READABLE) & f.col(DELETES))),
             f.count_if(f.col(VERSION).isNull() & f.lit(versioned)),
             *(f.count_if(each) for each in adding),
@@ -102,7 +102,7 @@ class Rereading:
                 found.append(f"{count:,} {of_all} would add to {consumer.fields[number].name}: see its event")
         return found
 
-    def _shown(self, corrections: Sequence[Correction]) -> DataFrame:
+    def _read(self, corrections: Sequence[Correction]) -> DataFrame:
         spark, contract, consumer = self.reader.spark, self.reader.contract, self.reader.consumer
         now = datetime.now(UTC)
         rows = [(each.key, each.value, 0, number, now, list(each.headers)) for number, each in enumerate(corrections)]

@@ -1,4 +1,4 @@
-"""The tail of a topic: what stands after the fence, read once and as far as is asked."""
+"""The tail of a topic: what stands after the fence, read once, as far as it is needed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +60,11 @@ class TopicForm:
     """Whether encoding an id gives the bytes that the topic's keys have."""
 
 
-def newest(
-    name: str, settings: Mapping[str, str], topic: str, begins: Mapping[int, int], ends: Mapping[int, int]
-) -> list[Sample]:
+def newest(client: ClusterClient, topic: str, begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Sample]:
     """Read the newest committed records of a topic, the oldest first in each partition."""
     if not any(end > begins[partition] for partition, end in ends.items()):
         return []
-    with closing(ClusterClient(name, settings)) as client, client.explaining(f"the records of {topic}"):
+    with client.explaining(f"the records of {topic}"):
         return [sample(record) for record in read_newest(client.config, topic, begins, ends, EACH)]
 
 
@@ -90,21 +87,19 @@ def learned(
     bodies = [(each, reader.read(each.value)) for each in samples if each.value is not None]
     states = [(each, body) for each, body in bodies if body is not None]
     like = states[-1][0].value if states else None
-    told = [body for _, body in states]
+    contents = [body for _, body in states]
     alike = [(each, body) for each, body in states if not telling or any(tells(body, path) for path in telling)]
     types_of_states = (locate(topic.type, each.headers, body) for each, body in alike)
     versions = [said for each, body in states if (said := locate(topic.version, each.headers, body)) is not None]
     tombstones = [each for each in samples if each.value is None]
     keys = [each.key for each in samples if each.key is not None]
+    headers = {name for each in samples for name, _ in each.headers}
     return TopicForm(
         codec=Codec(topic.format, avro, like),
-        types=json_values.types(told),
-        always=frozenset.intersection(*(frozenset(body) for body in told)) if told else frozenset(),
+        types=json_values.types(contents),
+        always=frozenset.intersection(*map(frozenset, contents)) if contents else frozenset(),
         headers=_shared(topic, samples),
-        cloud_event_id=next(
-            (name for name in _CLOUD_EVENT_ID if any(name == header for each in samples for header, _ in each.headers)),
-            None,
-        ),
+        cloud_event_id=next((name for name in _CLOUD_EVENT_ID if name in headers), None),
         usual_type=_commonest(each for each in types_of_states if each not in topic.ignore_types),
         deleting_type=_commonest(locate(topic.type, each.headers, None) for each in tombstones),
         numbered=sum(map(is_whole, versions)) * 2 >= len(versions),
@@ -113,29 +108,29 @@ def learned(
 
 
 def tells(body: Any, path: Path) -> bool:
-    """Tell whether a path is in an object, also where it holds null."""
+    """Decide whether a path is in an object, also where it holds null."""
     above = json_values.at(body, path[:-1])
     return isinstance(above, Mapping) and path[-1] in above
 
 
 def locate(place: str | None, headers: Sequence[tuple[str, bytes | None]], body: Any) -> str | None:
-    """Give what stands at one of the contract's places, as text."""
+    """Look up one of the contract's places in a record, as text."""
     if place is None:
         return None
-    if place.startswith(_HEADER):
-        values = [value for name, value in headers if name == place.removeprefix(_HEADER)]
+    if (header := header_name(place)) is not None:
+        values = [value for name, value in headers if name == header]
         return values[-1].decode(errors="replace") if values and values[-1] is not None else None
     found = json_values.at(body, path_of(place))
     return found if found is None or isinstance(found, str) else json_values.dumps(found)
 
 
 def header_name(place: str | None) -> str | None:
-    """Give the header that a place names; None for a path."""
+    """Parse the header that a place names; None for a path."""
     return place.removeprefix(_HEADER) if place is not None and place.startswith(_HEADER) else None
 
 
 def _shared(topic: Topic, samples: Sequence[Sample]) -> tuple[tuple[str, bytes], ...]:
-    """Give the headers that say the same in all records and that the contract does not name."""
+    """Find the headers that say the same in all records and that the contract does not name."""
     if len({each.key for each in samples}) < _ENOUGH:
         return ()
     places = (topic.version, topic.event_id, topic.type, topic.correlation_id)

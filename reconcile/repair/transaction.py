@@ -62,7 +62,7 @@ class Transactions:
         }
         self._producer = Producer(options)
         try:
-            self._asked("init_transactions", "begin to write")
+            self._call("init_transactions", "begin to write")
         except KafkaException as error:
             failure = self._failure(error, "begin to write")
             self.close()
@@ -72,7 +72,7 @@ class Transactions:
             raise
 
     def send(self, corrections: Sequence[Correction], halfway: Callable[[], None]) -> list[int]:
-        """Write corrections in a new transaction, and leave it open; give the offset of each."""
+        """Write corrections in a new transaction, and leave it open; return the offset of each."""
         from confluent_kafka import KafkaException
 
         offsets: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Transactions:
 
         self._open = False  # from here on its outcome may be decided, and aborting it could only confuse
         try:
-            self._asked("commit_transaction", "commit corrections")
+            self._call("commit_transaction", "commit corrections")
         except KafkaException as error:
             self._open = error.args[0].txn_requires_abort()
             raise self._failure(error, "commit corrections") from None
@@ -107,7 +107,7 @@ class Transactions:
         from confluent_kafka import KafkaException
 
         try:
-            self._asked("abort_transaction", "take corrections back")
+            self._call("abort_transaction", "take corrections back")
         except KafkaException as error:
             raise self._failure(error, "take corrections back") from None
         self._open = False
@@ -156,7 +156,7 @@ class Transactions:
             if time.monotonic() > deadline:
                 raise self._silent("write corrections")
 
-    def _asked(self, call: str, doing: str) -> None:
+    def _call(self, call: str, doing: str) -> None:
         from confluent_kafka import KafkaException
 
         # By name: a method that an error's traceback holds would keep the producer alive after close().

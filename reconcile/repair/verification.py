@@ -1,66 +1,57 @@
-"""Verification: once the group has passed a correction, its row tells what became of it. Pure."""
+"""Verification: once the group has passed a correction, its row shows what became of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
-from reconcile.control.corrections import CorrectionState, VerifiedState
+from reconcile.control.corrections import CorrectionOutcome, CorrectionState, VerifiedState
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.comparison import equal
 from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Both sides' rows of one aggregate, as they were read after its group passed the correction."""
-
-    source: Row | None
-    copy: Row | None
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a correction, and why; never with the values of fields."""
-
-    outcome: VerifiedState
-    reason: str | None = None
+def last_places(places: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Choose the last offset in each partition."""
+    return dict(sorted(places))
 
 
 def passed(places: Mapping[int, int], committed: Mapping[int, int | None]) -> bool:
-    """Tell whether a group has committed past each record of a correction, given by partition and offset."""
+    """Decide whether a group has committed past each record of a correction, given by partition and offset."""
     return all((committed.get(partition) or 0) > offset for partition, offset in places.items())
 
 
-def verdict(item: Item, sides: Sides, rules: Sequence[FieldRule], guard: str) -> Verdict:
-    """Say what became of a correction that its group has passed."""
-    source, copy = sides.source, sides.copy
-    if item.action is Action.TOMBSTONE:
-        if source is not None:
-            return _superseded(
-                "the source has it again", agrees=copy is not None and not _differing(rules, source, copy)
-            )
-        return (
-            Verdict(CorrectionState.CONVERGED)
-            if copy is None
-            else Verdict(CorrectionState.REFUSED, "the copy still has the row")
-        )
-    if source is None:
-        return _superseded("the source no longer has it", agrees=copy is None)
-    differing = [] if copy is None else _differing(rules, source, copy)
-    agrees = copy is not None and not differing
-    if source.version != item.basis_version:
+def outcome_of(
+    item: Item, source: Row | None, copy: Row | None, rules: Sequence[FieldRule], guard: str
+) -> CorrectionOutcome:
+    """Decide what became of a correction, by the rows that were read after its group had passed it."""
+    assert item.correction_id is not None
+    return CorrectionOutcome(item.correction_id, *_decided(item, source, copy, rules, guard))
+
+
+def _decided(
+    item: Item, source: Row | None, copy: Row | None, rules: Sequence[FieldRule], guard: str
+) -> tuple[VerifiedState, str | None]:
+    differing = [] if source is None or copy is None else _differing(rules, source, copy)
+    agrees = (source is None) == (copy is None) and not differing
+    deleting = item.action is Action.TOMBSTONE
+    if deleting and source is not None:
+        return _superseded("the source has it again", agrees=agrees)
+    if not deleting and source is None:
+        return _superseded("the source no longer has it", agrees=agrees)
+    if source is not None and source.version != item.basis_version:
         return _superseded(f"the source has moved on to version {source.version}", agrees=agrees)
     if agrees:
-        return Verdict(CorrectionState.CONVERGED)
-    return Verdict(CorrectionState.REFUSED, _why(copy, differing, item.basis_version, guard))
+        return CorrectionState.CONVERGED, None
+    if deleting:
+        return CorrectionState.REFUSED, "the copy still has the row"
+    return CorrectionState.REFUSED, _why(copy, differing, item.basis_version, guard)
 
 
-def _superseded(why: str, *, agrees: bool) -> Verdict:
+def _superseded(why: str, *, agrees: bool) -> tuple[VerifiedState, str]:
     if agrees:
-        return Verdict(CorrectionState.SUPERSEDED, f"{why}, and the copy follows")
-    return Verdict(CorrectionState.UNVERIFIED, f"{why}, and the copy has yet to follow")
+        return CorrectionState.SUPERSEDED, f"{why}, and the copy follows"
+    return CorrectionState.UNVERIFIED, f"{why}, and the copy has yet to follow"
 
 
 def _why(copy: Row | None, differing: Sequence[str], basis: int | None, guard: str) -> str:

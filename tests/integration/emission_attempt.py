@@ -16,7 +16,7 @@ import click
 from reconcile import cli
 from reconcile.control.store import open_control
 from reconcile.domain.correction import Correction
-from reconcile.repair.emission import emit
+from reconcile.repair.emission import EmissionTask, emit
 from reconcile.repair.transaction import Transactions
 from reconcile.settings.settings import Settings
 from tests.integration.emission_world import LINK, leased, newer
@@ -63,10 +63,7 @@ def attempt(file: str, step: str, number: str, name: str) -> None:
     with open_control(settings) as control, leased(control, f"attempt {os.getpid()}", _TTL) as held:
         emit(
             [correction(each) for each in task["corrections"]],
-            topic=task["topic"],
-            link=LINK,
-            run_id=task["run_id"],
-            cluster=task["cluster"],
+            EmissionTask(LINK, task["run_id"], task["topic"], task["cluster"]),
             control=control,
             held=held,
             newer=newer,

@@ -29,8 +29,7 @@ from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import Postgres
 from reconcile.lab.services import offsets
 from reconcile.lab.services.offsets import admin_client
-from reconcile.repair.emission import emit
-from reconcile.repair.outcome import Outcome
+from reconcile.repair.emission import EmissionTask, Outcome, emit
 from reconcile.settings.settings import Settings
 from tests.ports import ports_of
 
@@ -106,17 +105,8 @@ class Topic:
         self, corrections: Sequence[Correction], run_id: str, control: ControlStore, held: HeldLease, **more: Any
     ) -> Outcome:
         """Emit corrections into it."""
-        return emit(
-            corrections,
-            topic=self.name,
-            link=LINK,
-            run_id=run_id,
-            cluster=self.world.cluster,
-            control=control,
-            held=held,
-            newer=newer,
-            **more,
-        )
+        task = EmissionTask(LINK, run_id, self.name, self.world.cluster)
+        return emit(corrections, task, control=control, held=held, newer=newer, **more)
 
     def ends(self, *, committed_only: bool = False) -> dict[int, int]:
         """Give the offset after the last record of each partition, or where readers of committed records stop."""

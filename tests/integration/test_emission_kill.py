@@ -20,7 +20,7 @@ from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import UnreachableError
 from reconcile.lab import process
-from reconcile.repair.outcome import Outcome
+from reconcile.repair.emission import Outcome
 from reconcile.repair.transaction import EmissionFencedError
 from tests.integration.emission_attempt import written
 from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, until

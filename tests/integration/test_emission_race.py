@@ -14,10 +14,9 @@ from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import RefusedError
 from reconcile.lab.services.offsets import admin_client
-from reconcile.repair.outcome import Outcome
+from reconcile.repair.emission import Outcome, Watch
 from reconcile.repair.tail import LogReplacedError, Tail
 from reconcile.repair.transaction import EmissionRefusedError
-from reconcile.repair.watch import Watch
 from tests.integration.emission_world import (
     LINK,
     Source,
@@ -127,7 +126,7 @@ def test_what_is_dropped_says_why(world: World, control: ControlStore, run_id: s
     topic.produce(("a", 1), ("b", 1), ("b", 2))
     a, b = (topic.correction(key, 1, run_id, 0) for key in "ab")
     outcome = emitted(control, topic, run_id, a, b)
-    assert [(a, 0)] == [(each.correction, each.partition) for each in outcome.emitted]
+    assert [(a, 0)] == [(each.correction, each.correction.partition) for each in outcome.emitted]
     assert [(b, "a newer event stands in partition 0, offset 2", 2)] == [
         (each.correction, each.reason, each.offset) for each in outcome.dropped
     ]

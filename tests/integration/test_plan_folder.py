@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from reconcile.contract.model import Contract
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
 from reconcile.gather.link_reader import LinkReader
-from reconcile.repair.values import SourceRow, SourceValues
+from reconcile.repair.source_values import SourceRow, SourceValues
 from reconcile.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.process import wait_until
 from reconcile.lab.services import offsets
-from reconcile.repair.log_facts import unknown_home
+from reconcile.repair.planning import unknown_home
 from reconcile.settings.connections import ClusterConnection
 from reconcile.workspace.workspace import Workspace
 from tests.ports import ports_of

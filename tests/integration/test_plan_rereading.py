@@ -13,7 +13,8 @@ from reconcile.domain.correction import Correction
 from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action
 from reconcile.gather.link_reader import LinkReader
-from reconcile.repair.records import Known, Records
+from reconcile.repair.correction_writer import CorrectionWriter
+from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.rereading import Rereading
 from reconcile.repair.topic_form import Sample, learned
 
@@ -58,9 +59,8 @@ def deletion(of: Contract, newest: dict[str, Any]) -> Correction:
     """Write what deletes an aggregate of which the log has this record."""
     sample = Sample(b"1", json.dumps(newest).encode(), (("rev", b"4"),))
     form = learned(of.topic, [sample], None)
-    (found,) = Records(of, form, "run-1", {0: 0}).of(
-        ITEM, Known(b"1", None, form.codec.read(sample.value or b""), "4"), None
-    )
+    logged = LoggedAggregate(key=b"1", body=form.codec.read(sample.value or b""), version_text="4")
+    (found,) = CorrectionWriter(of, form, "run-1", {0: 0}).of(ITEM, logged, None)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -43,23 +44,18 @@ def order(monkeypatch: pytest.MonkeyPatch, *, passed: bool) -> list[str]:
     """Apply both links; give what was done, one after the other."""
     done: list[str] = []
 
-    def awaited(_: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], _timeout: float) -> bool:
+    def awaited(_: Callable[[], Mapping[int, int | None]], places: Mapping[int, int], _timeout: timedelta) -> bool:
         done.append(f"waited for {dict(places)}")
         return passed
 
     class Applying(stage_apply._Applying):
-        def _emit(self, link: LinkPlan, _held: HeldLease) -> None:
+        def _emit(self, link: LinkPlan, _held: HeldLease) -> Mapping[str, str]:
             done.append(f"emitted {link.consumer}")
+            return {}
 
-    class ClusterClient:
-        def __init__(self, *_: Any) -> None: ...
-
-        def close(self) -> None: ...
-
-    connection = type("Connection", (), {"resolve": lambda _: {}})()
+    cluster = type("Cluster", (), {"committed": dict})()
     monkeypatch.setattr(stage_apply, "awaited", awaited)
-    monkeypatch.setattr(stage_apply, "ClusterClient", ClusterClient)
-    monkeypatch.setattr("reconcile.pipeline.apply.cluster_connection", lambda _: connection)
+    monkeypatch.setattr(stage_apply, "cluster_client", lambda _: nullcontext(cluster))
     of: Contract = contract()
     login = of.consumers[0]
     of = of.model_copy(update={"consumers": (login.model_copy(update={"name": "search"}), login)})

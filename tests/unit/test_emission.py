@@ -12,14 +12,13 @@ from reconcile.control.corrections import Intent
 from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
 from reconcile.errors import RefusedError
-from reconcile.repair.batches import batches
-from reconcile.repair.emission import _Emission, emit
-from reconcile.repair.outcome import Outcome
-from reconcile.repair.watch import Watch
+from reconcile.repair.emission import EmissionTask, Outcome, Watch, _Emission, batches, emit
 from reconcile.settings.settings import Settings
 from tests.control_behaviour import MINUTE
 
 RUN = "r1"
+LINK = "user-account/login"
+TASK = EmissionTask(LINK, RUN, "user-account", cluster={})
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def correction(id_: str = "c1", key: bytes = b"a", partition: int = 0, since: in
     return Correction(
         id=id_,
         event_id=f"event of {id_}",
-        link="user-account/login",
+        link=LINK,
         aggregate_id=key.decode(),
         cause="skipped",
         topic="user-account",
@@ -98,12 +97,12 @@ def test_another_key_or_partition_overtakes_nothing(record: Record) -> None:
 def test_our_own_record_overtakes_nothing() -> None:
     """An aborted one of an earlier attempt is where it stands, whatever the judgement of it is."""
     seen = watch(own(11, version=9))
-    assert ({}, {("c1", 0): [11]}) == (seen.overtaken, seen.standing)
+    assert ({}, {("c1", 0): [11]}) == (seen.overtaken, seen.own_offsets)
 
 
 def test_every_own_record_is_told() -> None:
     """The first may be aborted, and the second committed."""
-    assert {("c1", 0): [11, 14]} == watch(own(11), own(14)).standing
+    assert {("c1", 0): [11, 14]} == watch(own(11), own(14)).own_offsets
 
 
 @pytest.mark.parametrize("record", [own(11, run_id="r0", version=4), own(11, id_="c0", version=4)])
@@ -121,15 +120,15 @@ def test_a_record_is_judged_for_each_correction_of_its_key() -> None:
 def test_others_are_found_under_any_key() -> None:
     """Of what this attempt was not given, only the id is known."""
     stray = replace(own(11, id_="c9"), of_key=b"z")
-    assert {} == watch(stray).standing
-    assert {("c9", 0): [11]} == watch(stray, others=("c9",)).standing
+    assert {} == watch(stray).own_offsets
+    assert {("c9", 0): [11]} == watch(stray, others=("c9",)).own_offsets
 
 
 @pytest.mark.parametrize("headers", [((CORRECTION_ID, None),), ((CORRECTION_ID, b"c1"),), ((RUN_ID, RUN.encode()),)])
 def test_a_record_with_half_of_our_headers_is_not_ours(headers: tuple[tuple[str, bytes | None], ...]) -> None:
     """Somebody may copy them."""
     seen = watch(Record(11, 4, named=headers))
-    assert ({"c1": (0, 11)}, {}) == (seen.overtaken, seen.standing)
+    assert ({"c1": (0, 11)}, {}) == (seen.overtaken, seen.own_offsets)
 
 
 def test_batches_touch_few_partitions() -> None:
@@ -148,23 +147,13 @@ def test_what_has_one_id_stays_in_one_batch() -> None:
 def given(*corrections: Correction) -> Outcome:
     """Emit to nowhere: what is refused is refused before anything is asked."""
     nowhere: Any = None
-    return emit(
-        corrections,
-        topic="user-account",
-        link="user-account/login",
-        run_id=RUN,
-        cluster={},
-        control=nowhere,
-        held=nowhere,
-        newer=newer,
-    )
+    return emit(corrections, TASK, control=nowhere, held=nowhere, newer=newer)
 
 
 def test_nothing_to_emit_is_no_error(tmp_path: Path) -> None:
     """Where no earlier attempt was given anything either, no cluster is asked."""
-    link = "user-account/login"
-    with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(link, "me", MINUTE) as held:
-        found = emit([], topic="t", link=link, run_id=RUN, cluster={}, control=control, held=held, newer=newer)
+    with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(LINK, "me", MINUTE) as held:
+        found = emit([], TASK, control=control, held=held, newer=newer)
     assert Outcome() == found
 
 
@@ -173,12 +162,11 @@ def test_what_this_attempt_was_not_given_is_looked_for_from_the_plans_fence(
     tmp_path: Path, since: dict[int, int], start: int
 ) -> None:
     """And not in all of the log, which may be large."""
-    link = "user-account/login"
-    with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(link, "me", MINUTE) as held:
+    with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(LINK, "me", MINUTE) as held:
         control.runs.begin(RUN, "user-account", "c" * 64)
-        control.corrections.intend(held.require(), [Intent("c9", link, "a", 3, 0, RUN)])
-        emission = _Emission([], link, RUN, control, held, lambda _: None)
-        assert {0: start} == emission.starts(since)
+        control.corrections.intend(held.require(), [Intent("c9", LINK, "a", 3, 0, RUN)])
+        emission = _Emission([], replace(TASK, since=since), control, held, lambda _: None)
+        assert {0: start} == emission.starts()
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from reconcile.domain.plan import LinkPlan
 from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.repair import planning
-from reconcile.repair.log_facts import Trace
-from reconcile.repair.planning import Log, Route, World
-from reconcile.repair.records import Records
+from reconcile.repair.correction_writer import CorrectionWriter
+from reconcile.repair.logged_aggregates import LoggedAggregate
+from reconcile.repair.planning import LinkFacts, Route, TopicFacts
+from reconcile.repair.source_values import SourceRow
 from reconcile.repair.topic_form import Sample, learned
-from reconcile.repair.values import SourceRow
 
 ID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 HOME = 11
@@ -49,7 +49,7 @@ SAMPLES = [
 ] + [Sample(b"9", None, (("event-id", b"e"), ("event-type", b"UserClosed")))]
 
 
-SEEN = Trace({HOME: 40}, ID.encode(), HOME, 5, "UserRenamed", BODY)
+SEEN = LoggedAggregate({HOME: 40}, ID.encode(), HOME, 5, "UserRenamed", BODY)
 
 
 def contract(name: str = "user-account", **changes: Any) -> Contract:
@@ -89,22 +89,22 @@ def inferred(
 def world(
     of: Contract,
     *,
-    trace: Trace | None = None,
+    logged: LoggedAggregate | None = None,
     rows: tuple[SourceRow, ...] = (SourceRow(ID, 5, gone=False, values=VALUES),),
     committed: Mapping[int, int | None] | None = None,
     inference: Inference | None = None,
     main: bool = True,
     compacted: bool = False,
-) -> World:
+) -> LinkFacts:
     """Give a world in which nothing speaks against a correction."""
-    told = inference or inferred()
-    seen = trace or SEEN
-    log = Log(told, Router.of(told, ()), learned(of.topic, SAMPLES, None), compacted, {ID: seen})
+    placed = inference or inferred()
+    form = learned(of.topic, SAMPLES, None)
+    topic = TopicFacts(placed, Router.of(placed, ()), form, compacted, {ID: logged or SEEN})
     route = Route("user-account" if main else "fix", "t-1", PARTITIONS if main else 3, SINCE, ("audit",), main)
-    return World(log, route, SINCE if committed is None else committed, {ID: rows})
+    return LinkFacts(topic, route, SINCE if committed is None else committed, {ID: rows})
 
 
-def planned(of: Contract, now: World, *findings: Finding) -> LinkPlan:
+def planned(of: Contract, now: LinkFacts, *findings: Finding) -> LinkPlan:
     """Plan for login."""
     consumer = of.consumers[0]
     empty = LinkPlan(
@@ -114,11 +114,11 @@ def planned(of: Contract, now: World, *findings: Finding) -> LinkPlan:
     return planning.planned(empty, findings or (finding(),), of, consumer, "run-1", now)
 
 
-def records(of: Contract, now: World, plan: LinkPlan) -> list[Correction]:
+def records(of: Contract, now: LinkFacts, plan: LinkPlan) -> list[Correction]:
     """Write the records of a plan's first item."""
-    item, trace = plan.items[0], now.log.traces[ID]
-    writer = Records(of, now.log.form, "run-1", SINCE)
-    return writer.of(item, planning.known(ID, trace, of.topic.key.type), next(iter(now.rows[ID]), None))
+    writer = CorrectionWriter(of, now.topic.form, "run-1", SINCE)
+    logged = planning.with_key(ID, now.topic.aggregates[ID], of.topic.key.type)
+    return writer.of(plan.items[0], logged, next(iter(now.rows[ID]), None))
 
 
 def test_a_correction_is_planned_for_its_home_partition() -> None:
@@ -142,7 +142,7 @@ def test_the_home_follows_the_partitioner_of_the_log(by: Partitioner) -> None:
     """Java's, librdkafka's and Sarama's: 11, 6 and 4 for this key."""
     of = contract()
     homes = {Partitioner.MURMUR2: 11, Partitioner.CRC32: 6, Partitioner.FNV1A: 4}
-    now = world(of, trace=Trace({homes[by]: 40}, ID.encode(), homes[by], 5), inference=inferred(by))
+    now = world(of, logged=LoggedAggregate({homes[by]: 40}, ID.encode(), homes[by], 5), inference=inferred(by))
     assert (homes[by],) == planned(of, now).items[0].partitions
 
 
@@ -159,8 +159,8 @@ def test_mixed_producers_refuse_the_plan(declared: str) -> None:
 def test_records_elsewhere_have_to_be_consumed_first() -> None:
     """After growth a correction waits until the group has passed the last record in the old partition."""
     of = contract()
-    trace = Trace({HOME: 40, 3: 90}, ID.encode(), HOME, 5)
-    before, after = (world(of, trace=trace, committed={**SINCE, 3: offset}) for offset in (90, 91))
+    logged = LoggedAggregate({HOME: 40, 3: 90}, ID.encode(), HOME, 5)
+    before, after = (world(of, logged=logged, committed={**SINCE, 3: offset}) for offset in (90, 91))
     assert (Action.NOT_REPAIRED, Action.RESTATE) == tuple(planned(of, each).items[0].action for each in (before, after))
 
 
@@ -231,7 +231,7 @@ def test_a_deletion_is_a_tombstone() -> None:
 def test_a_deletion_goes_where_a_compacted_topic_holds_the_old_record() -> None:
     """Else compaction would keep that one for ever."""
     of = contract(repair={"deletes": True})
-    now = world(of, rows=(), compacted=True, trace=Trace({3: 4}, ID.encode(), 3, 5, "UserRenamed", BODY))
+    now = world(of, rows=(), compacted=True, logged=LoggedAggregate({3: 4}, ID.encode(), 3, 5, "UserRenamed", BODY))
     assert [3, HOME] == [each.partition for each in records(of, now, planned(of, now, finding(Difference.ORPHAN)))]
 
 
@@ -246,7 +246,7 @@ def test_a_deletion_by_a_test_makes_it_true() -> None:
 def test_a_deletion_carries_the_last_version() -> None:
     """In its header, as the log writes it: where the row is gone, its newest event tells."""
     of = contract(topic={"delete": "$.deleted == true", "version": "header:version"}, repair={"deletes": True})
-    now = world(of, rows=(), trace=replace(SEEN, version_text="5"))
+    now = world(of, rows=(), logged=replace(SEEN, version_text="5"))
     (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
     assert b"5" == dict(record.headers)["version"]
 
@@ -262,7 +262,7 @@ def test_a_deletion_that_the_consumer_would_ignore_is_an_advice(guard: str, done
 def test_a_deletion_without_a_version_that_could_be_carried_is_an_advice() -> None:
     """Neither row nor log has one."""
     of = contract(topic={"delete": "$.deleted == true"}, repair={"deletes": True})
-    now = world(of, rows=(), trace=replace(SEEN, version=None))
+    now = world(of, rows=(), logged=replace(SEEN, version=None))
     assert "a version that a deletion could carry" in planned(of, now, finding(Difference.ORPHAN)).items[0].reason
 
 
@@ -270,7 +270,7 @@ def test_a_deletion_repeats_no_sum() -> None:
     """What the newest event has added would be added once more; what the log has kept is not changed by it."""
     of = contract("user-balance", topic={"delete": "$.state.gone == true"}, repair={"deletes": True})
     body = {"id": ID, "version": 5, "amount": 7, "state": {"gone": False}}
-    now = world(of, rows=(), trace=replace(SEEN, body=body))
+    now = world(of, rows=(), logged=replace(SEEN, body=body))
     orphan = replace(finding(Difference.ORPHAN), link="user-balance/billing")
     (record,) = records(of, now, planned(of, now, orphan))
     assert {"id": ID, "version": 5, "state": {"gone": True}} == json.loads(record.value or b"")
@@ -280,7 +280,7 @@ def test_a_deletion_repeats_no_sum() -> None:
 def test_debezium_deletes_by_its_operation() -> None:
     """A row with `op: u` would bring the aggregate back."""
     of = contract(topic={"format": "debezium-json", "delete": "$.__op == 'd'"}, repair={"deletes": True})
-    now = world(of, rows=(), trace=replace(SEEN, body={**BODY, "__op": "u", "__source": {}}))
+    now = world(of, rows=(), logged=replace(SEEN, body={**BODY, "__op": "u", "__source": {}}))
     (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
     envelope = json.loads(record.value or b"")
     assert ("d", BODY, None) == tuple(envelope[name] for name in ("op", "before", "after"))
@@ -298,7 +298,7 @@ def test_an_instant_is_not_written_as_a_number(place: str, numbered: bool, logge
     samples = [Sample(b"1", json.dumps({**BODY, "version": logged}).encode(), headers)]
     row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less}, numbered=numbered)
     now = world(of, rows=(row,))
-    now = replace(now, log=replace(now.log, form=learned(of.topic, samples, None)))
+    now = replace(now, topic=replace(now.topic, form=learned(of.topic, samples, None)))
     (reason,) = planned(of, now).refused
     assert f"the versions at {place} are no plain numbers" in reason
 
@@ -330,7 +330,7 @@ def test_an_id_without_a_key_that_is_known_is_an_advice() -> None:
     of = contract(topic={"key": {"type": "json"}})
     now = world(of)
     form = learned(of.topic, [Sample(b'{"id": 1}', json.dumps(BODY).encode())], None)
-    now = replace(now, log=replace(now.log, form=form, traces={}))
+    now = replace(now, topic=replace(now.topic, form=form, aggregates={}))
     assert "how its key is written" in planned(of, now).items[0].reason
 
 
@@ -354,4 +354,4 @@ def test_caps_count_what_would_be_written() -> None:
 def test_a_plan_without_a_look_says_what_it_would_be() -> None:
     """A plan that a cap refuses still names each finding."""
     of = contract()
-    assert [Action.RESTATE] == [each.action for each in planning.unlooked([finding()], of, of.consumers[0])]
+    assert [Action.RESTATE] == [each.action for each in planning.by_findings([finding()], of, of.consumers[0])]

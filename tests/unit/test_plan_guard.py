@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -19,12 +19,13 @@ from reconcile.domain.plan import Item, LinkPlan
 from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.pipeline.apply import awaited, became
+from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.guard import NewerThanBasis, guarded, moved_on
-from reconcile.repair.records import Known, Records
+from reconcile.repair.logged_aggregates import LoggedAggregate
+from reconcile.repair.source_values import SourceRow
 from reconcile.repair.topic_form import TopicForm
 from reconcile.repair.value_codec import Codec
-from reconcile.repair.values import SourceRow
-from reconcile.repair.verification import Sides, passed, verdict
+from reconcile.repair.verification import outcome_of, passed
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -91,9 +92,9 @@ def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dro
     contract = Contract.model_validate(yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8")))
     contract = contract.model_copy(update={"topic": TOPIC.model_copy(update={"value": {"email": "mail"}})})
     form = TopicForm(Codec("json"), usual_type="Renamed")
-    known = {} if key is None else {"u-1": Known(key)}
+    logged = {} if key is None else {"u-1": LoggedAggregate(key=key)}
     item = ITEM.model_copy(update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1")})
-    found = guarded([item], {"u-1": [ROW]}, known, Records(contract, form, "run-1", {0: 0}))
+    found = guarded([item], {"u-1": [ROW]}, logged, CorrectionWriter(contract, form, "run-1", {0: 0}))
     assert (dropped, not dropped) == ("the log no longer shows the key" in str(found.dropped), bool(found.corrections))
 
 
@@ -140,7 +141,7 @@ def test_each_record_has_to_be_passed() -> None:
 
 def outcome(item: Item, source: Row | None, copy: Row | None, guard: str = "none") -> tuple[Any, str]:
     """Give outcome and reason."""
-    found = verdict(item, Sides(source, copy), RULES, guard)
+    found = outcome_of(item, source, copy, RULES, guard)
     return found.outcome, found.reason or ""
 
 
@@ -213,4 +214,4 @@ def test_what_an_earlier_attempt_emitted_was_not_dropped() -> None:
 @pytest.mark.parametrize(("committed", "reached"), [({0: 8}, True), ({0: 7}, False), ({0: None}, False)])
 def test_a_group_that_others_build_on_is_waited_for(committed: dict[int, int | None], reached: bool) -> None:
     """Until it has passed its corrections, and no longer than its time."""
-    assert reached is awaited(lambda: committed, {0: 7}, timeout=0)
+    assert reached is awaited(lambda: committed, {0: 7}, timeout=timedelta(0))

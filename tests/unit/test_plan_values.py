@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from reconcile.contract.model import Topic
 from reconcile.gather.log.avro import AvroSchema
-from reconcile.repair import avro_values
 from reconcile.repair.json_values import MisfitError, dumps, fitted, loads, types
 from reconcile.repair.topic_form import Sample, learned
-from reconcile.repair.value_codec import Codec
+from reconcile.repair.value_codec import Codec, avro_fitted
 
 SCHEMA = {
     "type": "record",
@@ -152,12 +151,12 @@ def test_avro_tells_no_value_of_what_it_cannot_take() -> None:
 ])  # fmt: skip
 def test_a_union_takes_the_branch_of_the_values_own_type(value: Any, branches: list[Any]) -> None:
     """Also where another one stands before it that the value could be cast to."""
-    assert value == avro_values.fitted(value, branches)
+    assert value == avro_fitted(value, branches)
 
 
 def test_a_union_without_the_values_own_type_takes_what_it_can_be_cast_to() -> None:
     """Text that a number is written as."""
-    assert 7 == avro_values.fitted("7", ["null", "long"])
+    assert 7 == avro_fitted("7", ["null", "long"])
 
 
 def test_avro_that_lacks_a_value_names_it() -> None:
@@ -229,9 +228,7 @@ def _bare(row: dict[str, Any]) -> bytes:
 
     from fastavro import parse_schema, schemaless_writer
 
-    from reconcile.repair.avro_values import fitted as as_avro
-
     schema = parse_schema(SCHEMA)
     out = BytesIO()
-    schemaless_writer(out, schema, as_avro(row, schema))
+    schemaless_writer(out, schema, avro_fitted(row, schema))
     return out.getvalue()

@@ -56,11 +56,11 @@ class SourceValues:
     reader: LinkReader
 
     def of(self, ids: Iterable[str]) -> dict[str, list[SourceRow]]:
-        """Give the rows of each id that has any."""
+        """Read the rows of each id that has any."""
         found: dict[str, list[SourceRow]] = {}
-        asked = sorted(set(ids))
-        for start in range(0, len(asked), _AT_ONCE):
-            for id_text, version, *texts in self._rows(asked[start : start + _AT_ONCE]):
+        wanted = sorted(set(ids))
+        for start in range(0, len(wanted), _AT_ONCE):
+            for id_text, version, *texts in self._rows(wanted[start : start + _AT_ONCE]):
                 assert id_text is not None
                 found.setdefault(id_text, []).append(self._row(id_text, version, texts))
         return found
@@ -146,5 +146,5 @@ def _read(session: StoreSession, rows: PostgresRows, side: Side, ids: Sequence[s
     form = Layout(reading.form.id, None, (_TEXT,) * texts)
     session.import_snapshot(rows.store.snapshot)
     session.run(sql.SQL(digest.FORMATS))
-    asked = replace(reading, side=side, types=types, form=form, mode=digest.Mode.FULL)
-    return session.rows(digest.rows(asked, ids=ids))
+    full = replace(reading, side=side, types=types, form=form, mode=digest.Mode.FULL)
+    return session.rows(digest.rows(full, ids=ids))

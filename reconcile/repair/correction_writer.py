@@ -17,27 +17,15 @@ from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action
 from reconcile.repair import json_values
 from reconcile.repair.json_values import MisfitError, fitted, path_of, put, written
+from reconcile.repair.logged_aggregates import LoggedAggregate
+from reconcile.repair.source_values import SourceRow
 from reconcile.repair.topic_form import TopicForm, header_name
-from reconcile.repair.values import SourceRow
 
 _TEST = re.compile(r"\s*(\$\S+?)\s*==?\s*(true|false|-?\d+|'[^']*')\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the log tells of an aggregate."""
-
-    key: bytes
-    type: str | None = None
-    """The type of its newest event with a state."""
-    body: Mapping[str, Any] | None = None
-    """What its newest event with a state says."""
-    version: str | None = None
-    """Its newest version as the log writes it."""
-
-
-@dataclass(frozen=True)
-class Records:
+class CorrectionWriter:
     """Writes corrections of one run on one topic."""
 
     contract: Contract
@@ -46,25 +34,25 @@ class Records:
     since: Mapping[int, int]
     """The offsets from which on a newer event forbids a correction, by partition."""
 
-    def of(self, item: Item, known: Known, row: SourceRow | None) -> list[Correction]:
-        """Give the records of an item, one for each partition; raise MisfitError where its value does not fit."""
+    def of(self, item: Item, logged: LoggedAggregate, row: SourceRow | None) -> list[Correction]:
+        """Build the records of an item, one for each partition; raise MisfitError where its value does not fit."""
         try:
-            return self._of(item, known, row)
+            return self._of(item, logged, row)
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON may hold and UTF-8 may not
             raise MisfitError("topic.value gives a text that is none: it holds half of a character") from None
 
-    def _of(self, item: Item, known: Known, row: SourceRow | None) -> list[Correction]:
+    def _of(self, item: Item, logged: LoggedAggregate, row: SourceRow | None) -> list[Correction]:
         assert item.aggregate_id is not None
         assert item.topic is not None
         assert item.correction_id is not None
+        assert logged.key is not None
         event_id = words.event_id(item.correction_id, self.run_id)
-        body = self._body(item, known, row)
-        type_ = self._type(known, body)
-        value = None
+        body = self._body(item, logged, row)
+        type_ = self._type(logged, body)
         if body is not None:
-            self._told(body, event_id, type_)
-            value = self.form.codec.write(body)
-        headers = self._headers(item, event_id, type_, self._version_header(known, row, body))
+            self._put_places(body, event_id, type_)
+        value = None if body is None else self.form.codec.write(body)
+        headers = self._headers(item, event_id, type_, self._version_header(logged, row, body))
         return [
             Correction(
                 id=item.correction_id,
@@ -74,7 +62,7 @@ class Records:
                 cause=item.cause,
                 topic=item.topic,
                 partition=partition,
-                key=known.key,
+                key=logged.key,
                 value=value,
                 headers=headers,
                 basis_version=item.basis_version,
@@ -83,12 +71,9 @@ class Records:
             for partition in item.partitions
         ]
 
-    def _body(self, item: Item, known: Known, row: SourceRow | None) -> dict[str, Any] | None:
-        topic = self.contract.topic
+    def _body(self, item: Item, logged: LoggedAggregate, row: SourceRow | None) -> dict[str, Any] | None:
         if item.action is Action.TOMBSTONE:
-            if topic.delete == TOMBSTONE:
-                return None
-            return self._deleted(known, row)
+            return None if self.contract.topic.delete == TOMBSTONE else self._deleted(logged, row)
         assert row is not None
         return self._of_row(row)
 
@@ -97,8 +82,7 @@ class Records:
         body: dict[str, Any] = {}
         for name in carried(self.contract):
             path = path_of(name)
-            value = row.values[name]
-            put(body, path, value if topic.format == "avro" else fitted(value, path, self.form.types))
+            put(body, path, self._fitted(path, row.values[name]))
         if topic.version is not None and header_name(topic.version) is None:
             path = path_of(topic.version)
             if json_values.at(body, path) is None:
@@ -106,7 +90,7 @@ class Records:
         return body
 
     def _number(self, row: SourceRow, place: str) -> int:
-        """Give the version of a row, to stand at a place for which topic.value has no entry."""
+        """Return the version of a row, for a place that topic.value says nothing of; raise MisfitError without one."""
         if row.version is None:
             raise MisfitError(f"neither topic.value nor source.version gives the version at {place}")
         if not (row.numbered and self.form.numbered):
@@ -114,32 +98,30 @@ class Records:
             raise MisfitError(f"the versions at {place} are no plain numbers{how}")
         return row.version
 
-    def _deleted(self, known: Known, row: SourceRow | None) -> dict[str, Any]:
-        """Give the aggregate's last state, without what events add, with the test for a deletion made true."""
-        said = known.body if row is None else self._of_row(row)
+    def _deleted(self, logged: LoggedAggregate, row: SourceRow | None) -> dict[str, Any]:
+        """Build the aggregate's last state, without what events add, with the test for a deletion made true."""
+        state = logged.body if row is None else self._of_row(row)
         wanted = deletion(self.contract.topic)
-        if said is None or wanted is None:
+        if state is None or wanted is None:
             raise MisfitError("no record of it and no row are left that a deletion could be made of")
-        body = {name: copy.deepcopy(value) for name, value in said.items() if not name.startswith("__")}
+        body = {name: copy.deepcopy(value) for name, value in state.items() if not name.startswith("__")}
         for path in _added(self.contract):
             json_values.take_out(body, path)
         put(body, *wanted)
         return body
 
-    def _type(self, known: Known, body: dict[str, Any] | None) -> str | None:
+    def _type(self, logged: LoggedAggregate, body: dict[str, Any] | None) -> str | None:
         topic = self.contract.topic
         if topic.type is None:
             return None
-        own = known.type or self.form.usual_type
-        if body is None:
-            own = self.form.deleting_type or own
-        found = topic.correction_type or own
+        deleting = self.form.deleting_type if body is None else None
+        found = topic.correction_type or deleting or logged.type or self.form.usual_type
         if found is None:
             raise MisfitError("no record of the topic shows which type an event has: set topic.correction_type")
         return found
 
-    def _told(self, body: dict[str, Any], event_id: str, type_: str | None) -> None:
-        """Write into the value what the contract says stands there beside the state."""
+    def _put_places(self, body: dict[str, Any], event_id: str, type_: str | None) -> None:
+        """Write into the value what has a place there beside the state."""
         topic = self.contract.topic
         for place, text in ((topic.event_id, event_id), (topic.type, type_), (topic.correlation_id, self.run_id)):
             if place is not None and text is not None and header_name(place) is None:
@@ -148,22 +130,24 @@ class Records:
     def _fitted(self, path: json_values.Path, value: Any) -> Any:
         return value if self.contract.topic.format == "avro" else fitted(value, path, self.form.types)
 
-    def _version_header(self, known: Known, row: SourceRow | None, body: Mapping[str, Any] | None) -> str | None:
-        """Give the version that a header bears; a tombstone of a row that is gone needs none."""
+    def _version_header(
+        self, logged: LoggedAggregate, row: SourceRow | None, body: Mapping[str, Any] | None
+    ) -> str | None:
+        """Write the version that a header bears; a tombstone of a row that is gone needs none."""
         place = self.contract.topic.version
         if place is None or header_name(place) is None:
             return None
         if row is not None:
             return str(self._number(row, place))
-        if body is not None and known.version is None:
+        if body is not None and logged.version_text is None:
             raise MisfitError(f"no record of it shows which version {place} has")
-        return None if body is None else known.version
+        return None if body is None else logged.version_text
 
     def _headers(
         self, item: Item, event_id: str, type_: str | None, version: str | None
     ) -> tuple[tuple[str, bytes], ...]:
         topic = self.contract.topic
-        told = [
+        own = [
             (header_name(topic.event_id), event_id),
             (header_name(topic.type), type_),
             (header_name(topic.correlation_id), self.run_id),
@@ -178,18 +162,18 @@ class Records:
             (words.CAUSE, item.cause),
             (words.BASIS_VERSION, "" if item.basis_version is None else str(item.basis_version)),
         ]
-        named = {name: text.encode() for name, text in told if name is not None and text is not None}
+        named = {name: text.encode() for name, text in own if name is not None and text is not None}
         return (*self.form.headers, *named.items(), *((name, text.encode()) for name, text in ours))
 
 
 def carried(contract: Contract) -> tuple[str, ...]:
-    """Give the entries of topic.value that corrections carry: none that events add to, as that would be added anew."""
+    """List the entries of topic.value that corrections carry: none that events add to, as that would be added anew."""
     adds = _added(contract)
     return tuple(name for name in contract.topic.value or () if path_of(name) not in adds)
 
 
 def deletion(topic: Topic) -> tuple[json_values.Path, Any] | None:
-    """Give the path and the value that make topic.delete's test true; None where only a person can tell."""
+    """Parse the path and the value that make topic.delete's test true; None where only a person can tell."""
     match = _TEST.fullmatch(topic.delete)
     if match is None or not mapping.is_path(match.group(1)):
         return None
@@ -198,15 +182,15 @@ def deletion(topic: Topic) -> tuple[json_values.Path, Any] | None:
 
 
 def versioned_deletion(topic: Topic) -> bool:
-    """Tell whether a record that deletes carries a version: a tombstone, and Debezium's `op: d`, have no state."""
+    """Decide whether a record that deletes carries a version: a tombstone, and Debezium's `op: d`, have no state."""
     if topic.version is None or topic.delete == TOMBSTONE:
         return False
-    told = deletion(topic)
-    return topic.format != "debezium-json" or told is None or told[0] != ("__op",)
+    test = deletion(topic)
+    return topic.format != "debezium-json" or test is None or test[0] != ("__op",)
 
 
 def _added(contract: Contract) -> set[json_values.Path]:
-    """Give the paths that events add to."""
+    """Collect the paths that events add to."""
     return {
         path_of(path)
         for consumer in contract.consumers
