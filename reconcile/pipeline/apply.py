@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 
+from reconcile.contract.model import Consumer
 from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped
 from reconcile.control.leases import HeldLease, holder
 from reconcile.control.store import ControlStore, open_control
@@ -162,11 +163,7 @@ class _Applying:
         for id_ in ids:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
                 logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
-        consumer = contract.consumer(link.consumer)
-        with open_fence(contract, job.file, job.settings, [link.consumer], timeout=timedelta(0)) as opened:
-            for unread in opened.fence.unread:
-                raise UnreachableError(f"{unread.link}: {unread.message}")
-            reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
+        with open_link(job, contract.consumer(link.consumer)) as reader:
             rows = SourceValues(reader).of(ids)
         return guarded(link.corrections, rows, logged, writer), writer
 
@@ -186,6 +183,15 @@ class _Applying:
                     f"{link.link} builds on {other.group}, which has not come to its corrections within"
                     f" {timeout.total_seconds():.0f} s: see that it consumes, and apply again"
                 )
+
+
+@contextmanager
+def open_link(job: Job, consumer: Consumer) -> Iterator[LinkReader]:
+    """Open both stores of a link as they are now; raise UnreachableError if one cannot be read."""
+    with open_fence(job.contract, job.file, job.settings, [consumer.name], timeout=timedelta(0)) as opened:
+        for unreadable in opened.fence.unread:
+            raise UnreachableError(f"{unreadable.link}: {unreadable.message}")
+        yield LinkReader(job.spark, job.contract, consumer, job.settings, opened)
 
 
 def became(link: LinkPlan, records: Sequence[CorrectionRecord], dropped: Mapping[str, str]) -> AppliedLink:

@@ -81,10 +81,10 @@ class LogView:
         topic = self.job.contract.topic
         with cluster_client(self.job) as cluster:
             samples = topic_form.newest(cluster, topic.name, self.begins, self.ends)
-        return topic_form.learned(topic, samples, value_schema(self.job), planning.telling(self.job.contract))
+        return topic_form.learned(topic, samples, value_schema(self.job), planning.carried_paths(self.job.contract))
 
     def aggregates(self, ids: Iterable[str]) -> dict[str, LoggedAggregate]:
         """Read what the log says of some aggregates, by their ids."""
         wanted = self.job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
         contract = self.job.contract
-        return logged_aggregates(self.records, wanted, contract.topic.ignore_types, planning.telling(contract))
+        return logged_aggregates(self.records, wanted, contract.topic.ignore_types, planning.carried_paths(contract))

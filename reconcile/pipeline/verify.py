@@ -18,11 +18,8 @@ from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.canonical import version_number
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.plan import Item, LinkPlan, Plan
-from reconcile.errors import UnreachableError
-from reconcile.gather.fence.opening import open_fence
-from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import row_columns
-from reconcile.pipeline.apply import awaited
+from reconcile.pipeline.apply import awaited, open_link
 from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client
@@ -114,20 +111,16 @@ class _Verifying:
 
     def _read(self, consumer: Consumer, items: Mapping[str, Item]) -> dict[str, CorrectionOutcome]:
         """Read the rows of source and copy, the source's first, and decide."""
-        job, contract = self.job, self.job.contract
+        job = self.job
         if not items:
             return {}
         ids = [(each.aggregate_id,) for each in items.values()]
-        with open_fence(contract, job.file, job.settings, [consumer.name], timeout=timedelta(0)) as opened:
-            for unread in opened.fence.unread:
-                raise UnreachableError(f"{unread.link}: {unread.message}")
-            reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
-            with reader.reading():
-                wanted = job.spark.createDataFrame(ids, f"{row_columns.ID} string")
-                source, copy = reader.rows
-                rules = link_facts.field_rules(consumer, copy.form.fields)
-                sources, copies = (_rows(each.among(wanted), rules) for each in (source, copy))
-        carried = planning.terms(contract, consumer).carried
+        with open_link(job, consumer) as reader, reader.reading():
+            wanted = job.spark.createDataFrame(ids, f"{row_columns.ID} string")
+            source, copy = reader.rows
+            rules = link_facts.field_rules(consumer, copy.form.fields)
+            sources, copies = (_rows(each.among(wanted), rules) for each in (source, copy))
+        carried = planning.terms(job.contract, consumer).carried
         brought = [rule for rule in rules if rule.name in carried]
         return {
             id_: outcome_of(

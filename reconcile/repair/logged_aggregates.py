@@ -46,7 +46,7 @@ class LoggedAggregate:
 
 
 def logged_aggregates(
-    records: DataFrame, ids: DataFrame, ignored: Collection[str], telling: Sequence[Path] = ()
+    records: DataFrame, ids: DataFrame, ignored: Collection[str], paths: Sequence[Path] = ()
 ) -> dict[str, LoggedAggregate]:
     """Read what the log has of each of these ids; `ids` has the column `id`."""
     from pyspark.sql import functions as f
@@ -64,8 +64,8 @@ def logged_aggregates(
         f.max_by(f.when(plain, f.col(VERSION)), at).alias("version"),
         f.max(f.when(state, at)).alias("state_at"),
         f.max_by(VALUE, f.when(state, at)).alias("value"),
-        f.max(f.when(state & _tells(telling), at)).alias("typed_at"),
-        f.max_by(TYPE, f.when(state & _tells(telling), at)).alias("type"),
+        f.max(f.when(state & _carries(paths), at)).alias("typed_at"),
+        f.max_by(TYPE, f.when(state & _carries(paths), at)).alias("type"),
     )
     found: dict[str, list[Any]] = {}
     for row in grouped.collect():
@@ -73,13 +73,13 @@ def logged_aggregates(
     return {id_text: _logged(rows) for id_text, rows in found.items()}
 
 
-def _tells(telling: Sequence[Path]) -> Column:
+def _carries(paths: Sequence[Path]) -> Column:
     from pyspark.sql import functions as f
 
-    if not telling:
+    if not paths:
         return f.lit(True)
-    paths = ("$" + "".join(f"['{step}']" for step in path) for path in telling)
-    return reduce(or_, (f.get_json_object(VALUE, path).isNotNull() for path in paths))
+    places = ("$" + "".join(f"['{step}']" for step in path) for path in paths)
+    return reduce(or_, (f.get_json_object(VALUE, place).isNotNull() for place in places))
 
 
 def _logged(rows: list[Any]) -> LoggedAggregate:

@@ -82,7 +82,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
     )
 
 
-def telling(contract: Contract) -> tuple[Path, ...]:
+def carried_paths(contract: Contract) -> tuple[Path, ...]:
     """List the paths that a correction carries, where events carry only some; none where they carry all."""
     if contract.topic.state == "full":
         return ()

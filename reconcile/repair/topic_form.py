@@ -75,12 +75,10 @@ def sample(record: Message) -> Sample:
     return Sample(_bytes(record.key()), _bytes(record.value()), headers)
 
 
-def learned(
-    topic: Topic, samples: Sequence[Sample], avro: AvroSchema | None, telling: Sequence[Path] = ()
-) -> TopicForm:
-    """Learn how records look; a topic that has none tells nothing, and what the contract says stands.
+def learned(topic: Topic, samples: Sequence[Sample], avro: AvroSchema | None, paths: Sequence[Path] = ()) -> TopicForm:
+    """Learn how records look; a topic that has none shows nothing, and what the contract says holds.
 
-    The usual type is that of the records which tell of one of the paths `telling`.
+    The usual type is that of the records which carry one of the paths.
     """
     reader = Codec(topic.format, avro)
     samples = [each for each in samples if not any(name.startswith(_OURS) for name, _ in each.headers)] or samples
@@ -88,7 +86,7 @@ def learned(
     states = [(each, body) for each, body in bodies if body is not None]
     like = states[-1][0].value if states else None
     contents = [body for _, body in states]
-    alike = [(each, body) for each, body in states if not telling or any(tells(body, path) for path in telling)]
+    alike = [(each, body) for each, body in states if not paths or any(carries(body, path) for path in paths)]
     types_of_states = (locate(topic.type, each.headers, body) for each, body in alike)
     versions = [said for each, body in states if (said := locate(topic.version, each.headers, body)) is not None]
     tombstones = [each for each in samples if each.value is None]
@@ -107,7 +105,7 @@ def learned(
     )
 
 
-def tells(body: Any, path: Path) -> bool:
+def carries(body: Any, path: Path) -> bool:
     """Decide whether a path is in an object, also where it holds null."""
     above = json_values.at(body, path[:-1])
     return isinstance(above, Mapping) and path[-1] in above

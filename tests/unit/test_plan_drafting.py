@@ -341,7 +341,7 @@ def test_a_patch_carries_no_sum() -> None:
         topic={"value": {"id": "user_id", "version": "version", "tariff": "tariff", "amount": "balance"}},
     )
     assert frozenset({"tariff"}) == planning.terms(of, of.consumers[0]).carried
-    assert (("tariff",),) == planning.telling(of)
+    assert (("tariff",),) == planning.carried_paths(of)
 
 
 def test_caps_count_what_would_be_written() -> None:
