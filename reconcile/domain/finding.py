@@ -59,7 +59,7 @@ class Hop(StrEnum):
 def time_text(at: datetime) -> str:
     """Compute an instant as JSON has it."""
     timespec = "milliseconds" if at.microsecond else "seconds"
-    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
 
 
 Instant = Annotated[datetime, PlainSerializer(time_text, return_type=str)]
@@ -124,7 +124,7 @@ class Finding:
     @property
     def drifts(self) -> bool:
         """Whether the copy differs now, and is not merely late or about to differ."""
-        return self.status == Status.CONFIRMED and self.difference != Difference.LATENT
+        return self.status is Status.CONFIRMED and self.difference is not Difference.LATENT
 
     def partition_in(self, topic: str) -> int | None:
         """Choose the partition of the first record of a topic in its evidence."""

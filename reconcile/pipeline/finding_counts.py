@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from reconcile.domain.finding import Difference, Finding, Hop, Status
@@ -28,9 +28,7 @@ _AGE_LIMITS = [limit for _, limit in _AGES]
 _MOST_COLUMNS = 16
 _HOPS = (*Hop, None)
 _STATUS = {Status.CONFIRMED: 0, Status.INCOMPLETE: 1, Status.TOLERATED: 2, Status.IN_FLIGHT: 3}
-_NEVER = datetime.max.replace(tzinfo=UTC)
-_SPARE = 200
-"""So many more are kept before they are ordered and cut."""
+_NEVER = float("inf")
 
 _Rank = tuple[Any, ...]
 
@@ -61,7 +59,7 @@ class FindingCounts:
             if kind not in self._of_each_cause:
                 self._of_each_cause[kind] = _Lowest(AT_LEAST)
             self._of_each_cause[kind].add(rank, each)
-            if each.status != Status.IN_FLIGHT:
+            if each.status is not Status.IN_FLIGHT:
                 self._count(each)
         return self
 
@@ -135,7 +133,7 @@ class _Lowest:
         if self._highest is not None and rank >= self._highest:
             return
         self._entries.append((rank, finding))
-        if len(self._entries) >= self._limit + _SPARE:
+        if len(self._entries) >= 2 * self._limit:
             self._entries = self.ordered()
             self._highest = self._entries[-1][0]
 
@@ -145,9 +143,10 @@ class _Lowest:
 
 def _rank(finding: Finding, number: int) -> _Rank:
     """Compute what findings are ordered by, the most affected lowest; `number` tells those apart that are alike."""
-    latent = finding.difference == Difference.LATENT
+    latent = finding.difference is Difference.LATENT
+    since = _NEVER if finding.since is None else finding.since.timestamp()  # instants themselves compare slowly
     fields, id_text = len(finding.fields), finding.aggregate_id or ""
-    return _STATUS[finding.status], latent, finding.since or _NEVER, -fields, finding.link, id_text, number
+    return _STATUS[finding.status], latent, since, -fields, finding.link, id_text, number
 
 
 def _age_class(seconds: float) -> str:

@@ -24,7 +24,7 @@ def columns(consumer: Consumer) -> list[str]:
 
 
 def rows(read: DataFrame, consumer: Consumer, kinds: Sequence[str]) -> DataFrame:
-    """Give one side's rows: `id`, `version`, and each field under its name in the contract.
+    """Select one side's rows: `id`, `version`, and each field under its name in the contract.
 
     A field that is compared as a number is one, any other is its canonical text.
     """
@@ -38,9 +38,9 @@ def rows(read: DataFrame, consumer: Consumer, kinds: Sequence[str]) -> DataFrame
 
 
 def log(records: DataFrame, at: datetime) -> DataFrame:
-    """Give the log's records, each with how many hours before an instant it was written.
+    """Select the log's records, each with how many hours before an instant it was written.
 
-    And with whether its version is below one that stands before it in its partition.
+    And with whether its version is below an earlier one in its partition.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f

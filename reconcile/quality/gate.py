@@ -16,7 +16,7 @@ class GateClosedError(RefusedError):
 
 
 def closes(each: Checked) -> bool:
-    """Tell whether an expectation failed so that nothing may be repaired."""
+    """Say whether an expectation failed so that nothing may be repaired."""
     return each.stops and each.suite != ABOUT_FINDINGS
 
 

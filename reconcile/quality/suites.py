@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CRITICAL = "critical"
-_CLASS = re.compile(r"^(?:\w+\.)*([A-Z]\w*)(?::|$)", re.MULTILINE)
-_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]")
 
 
 class Checked(Part):
@@ -49,7 +47,7 @@ class Checked(Part):
 
 @contextmanager
 def quality_context() -> Iterator[EphemeralDataContext]:
-    """Give a data context that lives in memory and reports to nobody."""
+    """Open a data context that is in memory only and reports to nobody."""
     import warnings
 
     with warnings.catch_warnings():
@@ -68,9 +66,11 @@ def load_suite(file: Path) -> tuple[ExpectationSuite, str]:
     from great_expectations.exceptions import GreatExpectationsError
 
     try:
-        said = json.loads(file.read_text("utf-8"))
-        suite = gx.ExpectationSuite(name=said["name"], expectations=said["expectations"], meta=said.get("meta") or {})
-        return suite, str((said.get("meta") or {}).get("frame", "copy"))
+        parsed = json.loads(file.read_text("utf-8"))
+        suite = gx.ExpectationSuite(
+            name=parsed["name"], expectations=parsed["expectations"], meta=parsed.get("meta") or {}
+        )
+        return suite, str((parsed.get("meta") or {}).get("frame", "copy"))
     except OSError as error:
         raise InvalidFileError(file, [Problem("", f"cannot be read: {error.strerror}")]) from None
     except (ValueError, KeyError, TypeError, GreatExpectationsError) as error:
@@ -95,19 +95,19 @@ def check(
 
 
 def _checked(suite: str, link: str | None, result: Any) -> Checked:
-    asked, figures = result.expectation_config, result.result or {}
-    kwargs = asked.kwargs
+    config, figures = result.expectation_config, result.result or {}
+    kwargs = config.kwargs
     columns = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
     columns += kwargs.get("column_list", [])
     exception = _exception(result.exception_info)
     return Checked(
         suite=suite,
         link=link,
-        expectation=asked.type,
+        expectation=config.type,
         columns=tuple(map(str, columns)),
-        severity=str(getattr(asked.severity, "value", asked.severity) or CRITICAL),
+        severity=str(getattr(config.severity, "value", config.severity) or CRITICAL),
         success=bool(result.success) and exception is None,
-        why=(asked.meta or {}).get("why"),
+        why=(config.meta or {}).get("why"),
         rows=figures.get("element_count"),
         unexpected=figures.get("unexpected_count"),
         exception=exception,
@@ -115,14 +115,22 @@ def _checked(suite: str, link: str | None, result: Any) -> Checked:
 
 
 def _exception(info: Any) -> str | None:
-    """Find what was raised: its class and Spark's error condition, for its message may quote values of rows."""
+    """Choose the exception that was raised out of what Great Expectations tells of each metric; None if none was."""
     if not info:
         return None
     if "raised_exception" not in info:
         return next((found for each in info.values() if (found := _exception(each))), None)
     if not info["raised_exception"]:
         return None
-    # The first line that is not indented and names a class stands before any message.
-    raised = _CLASS.search(info.get("exception_traceback") or "")
-    condition = _CONDITION.match(info.get("exception_message") or "")
+    return _named(info.get("exception_traceback") or "", info.get("exception_message") or "")
+
+
+def _named(traceback: str, message: str) -> str:
+    """Parse the class of an exception and Spark's error condition, as its message may quote values of rows.
+
+    Great Expectations 1.24 keeps the text of the traceback and of the message, and not the exception itself.
+    """
+    # The first line that is not indented and names a class is before any message.
+    raised = re.search(r"^(?:\w+\.)*([A-Z]\w*)(?::|$)", traceback, re.MULTILINE)
+    condition = re.match(r"\[[A-Z][A-Z0-9_.]*\]", message)
     return " ".join([raised[1] if raised else "an exception", *([condition[0]] if condition else [])])
