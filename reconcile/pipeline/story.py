@@ -57,7 +57,7 @@ def _events(
     before: dict[str, str | None] = {}
     for event in sorted(events, key=lambda each: (each["timestamp"], each["partition"], each["offset"])):
         tells = zip(fields, event["tells"], event["values"], strict=True)
-        says = {name: value for name, told, value in tells if told}
+        says = {name: value for name, carried, value in tells if carried}
         changed = {name: value for name, value in says.items() if name not in before or before[name] != value}
         before |= says
         found.append(

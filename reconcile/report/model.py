@@ -40,7 +40,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Flow:
-    """How many findings broke at one hop by one cause; `hop` is None where that cannot be told."""
+    """How many findings broke at one hop by one cause; `hop` is None where that is unknown."""
 
     hop: Hop | None
     cause: str

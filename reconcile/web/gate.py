@@ -87,7 +87,7 @@ class Gate:
 
 
 def _host(request: Request) -> str:
-    """Give the name that was asked for, without the port."""
+    """Choose the name in the request's address, without the port."""
     host = request.headers.get("host", "").lower()
     name, colon, port = host.rpartition(":")
     named = name if colon and port.isdigit() else host
