@@ -54,7 +54,7 @@ class Gate:
         await (self._app if answer is None else answer)(scope, receive, send_with_headers)
 
     async def _stopped(self, request: Request) -> Response | None:
-        """Give the answer to who may not come in."""
+        """Build the answer to a visitor without the token."""
         if self._hosts and _host(request) not in self._hosts:
             return PlainTextResponse("not served under this name", 421)
         path = request.scope["path"].removeprefix(base_of(request))
@@ -95,5 +95,5 @@ def _host(request: Request) -> str:
 
 
 def _mark(token: bytes) -> str:
-    """Give what a browser keeps instead of the token itself."""
+    """Compute what a browser keeps instead of the token itself."""
     return hashlib.sha256(b"reconcile web\0" + token).hexdigest()

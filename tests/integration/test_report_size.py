@@ -64,7 +64,7 @@ def test_long_histories_take_seconds_and_little_memory(tmp_path: Path) -> None:
     assert kilobytes < 500 * 1024
     page = Path(run.folder) / "report.html"
     assert page.stat().st_size < 20_000_000
-    assert f"{LONG + 3 - MOMENTS:,} older moments are not listed here" in page.read_text("utf-8")
+    assert f"{LONG + 3 - MOMENTS:,} older events are not listed here" in page.read_text("utf-8")
     done = CliRunner().invoke(cli, ["explain", run.id, ids[0], "--workspace", str(tmp_path), "--json"])
     assert LONG + 3 == len(json.loads(done.stdout)["stories"][0]["moments"])
 
