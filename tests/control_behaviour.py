@@ -40,7 +40,7 @@ from reconcile.control.errors import (
 from reconcile.control.findings import Sighting
 from reconcile.control.leases import Lease
 from reconcile.control.migration import migrations
-from reconcile.control.runs import Drift, LinkFigures, RunRecord, link_figures
+from reconcile.control.run_record import Drift, LinkFigures, RunRecord, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.control.tables import tables
 from reconcile.errors import RefusedError

@@ -20,6 +20,7 @@ EXTRAS = {
         "py4j": "Spark",
         "pyarrow": "pyarrow",
         "pyspark": "Spark",
+        "sqlalchemy": "SQLAlchemy",
     },
     "quality": {"great_expectations": "Great Expectations"},
     "airflow": {"airflow": "Airflow"},

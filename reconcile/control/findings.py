@@ -26,7 +26,8 @@ from sqlalchemy import (
 )
 
 from reconcile.control.database import BATCH, Database, batches, now
-from reconcile.control.runs import Drift, require_begun
+from reconcile.control.run_record import Drift
+from reconcile.control.runs import require_begun
 from reconcile.control.tables import drift, finding
 
 _AT_ONCE = 1000

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import AliasChoices, Field
 
-from reconcile.control.runs import Drift
+from reconcile.control.run_record import Drift
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.plan import Plan
 from reconcile.gather.fence.fence import Fence, UnreadableLink

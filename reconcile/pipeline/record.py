@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar, get_args
 
 from reconcile.control.findings import Sighting
-from reconcile.control.runs import LinkFigures, link_figures
+from reconcile.control.run_record import LinkFigures, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from reconcile.control.findings import Seen
-from reconcile.control.runs import DriftPoint
-from reconcile.control.store import open_control
+from reconcile.control.run_record import DriftPoint
 from reconcile.errors import ReconcileError
 from reconcile.pipeline.handoffs import Request, Summary
 from reconcile.pipeline.scope import All
@@ -17,6 +16,9 @@ from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from reconcile.control.findings import Seen
 
 MOST = 50
 _BARS = "▁▂▃▄▅▆▇█"
@@ -52,6 +54,8 @@ def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, st
     found: dict[tuple[str, str | None], Seen] = {}
     if not _keeps(settings):
         return found
+    from reconcile.control.store import open_control
+
     try:
         with open_control(settings) as control:
             for link, some in ids.items():
@@ -71,6 +75,8 @@ def sparkline(numbers: Iterable[int]) -> str:
 def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tuple[str, ...]]:
     if not _keeps(settings):
         return [], ()
+    from reconcile.control.store import open_control
+
     try:
         with open_control(settings) as control:
             return control.runs.history(aggregate, MOST), ()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +31,19 @@ INSTALLED_AS = {
 }
 # What comes with another package, of which it is a part.
 PARTS = {"py4j": "pyspark", "pydantic_core": "pydantic", "starlette": "fastapi"}
+# Runs the command line where the modules of all extras cannot be imported.
+CORE_ALONE = """
+import sys
+from reconcile.config.extras import EXTRAS
+absent = {module for modules in EXTRAS.values() for module in modules}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+from reconcile.cli import main
+main()
+"""
 
 
 @pytest.mark.parametrize(
@@ -67,6 +83,41 @@ def test_any_other_import_that_fails_is_a_defect(name: str | None) -> None:
     assert not isinstance(raised.value, MissingExtraError)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "--version",
+        "contract check user-account.yaml",
+        "contract schema",
+        "contract example",
+        "setup --help",
+        "fence --help",
+        "runs",
+    ],
+)
+def test_a_light_command_needs_no_extra(command: str, tmp_path: Path) -> None:
+    """It works where none is installed."""
+    (tmp_path / "user-account.yaml").write_text(committed("contracts/user-account.yaml").read_text("utf-8"), "utf-8")
+    ran = core_alone(command, tmp_path)
+    assert (0, "") == (ran.returncode, ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("setup", "reconcile setup needs Spark: pip install 'reconcile-kafka[audit]'"),
+        ("web", "reconcile web needs uvicorn: pip install 'reconcile-kafka[web]'"),
+        ("request user-account.yaml", "reconcile request needs SQLAlchemy: pip install 'reconcile-kafka[audit]'"),
+    ],
+)
+def test_another_command_names_the_extra_that_it_needs(command: str, needed: str, tmp_path: Path) -> None:
+    """Its own one, in one line."""
+    (tmp_path / "user-account.yaml").write_text(committed("contracts/user-account.yaml").read_text("utf-8"), "utf-8")
+    ran = core_alone(command, tmp_path)
+    assert (2, f"{needed}\n") == (ran.returncode, ran.stderr)
+
+
 def test_every_module_that_is_imported_is_declared() -> None:
     """By the core, or by the extra that a command is told to install."""
     core = declared(PROJECT["dependencies"])
@@ -99,6 +150,13 @@ def test_the_docs_install_what_there_is() -> None:
     extras = {extra for each in named for extra in re.findall(r"\w+", each.partition("[")[2])}
     assert {DISTRIBUTION} == {each.partition("[")[0] for each in named}
     assert set() == extras - PROJECT["optional-dependencies"].keys()
+
+
+def core_alone(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with no extra installed."""
+    arguments = [sys.executable, "-c", CORE_ALONE, *command.split()]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

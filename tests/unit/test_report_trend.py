@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconcile.control.findings import Sighting
-from reconcile.control.runs import LinkFigures
+from reconcile.control.run_record import LinkFigures
 from reconcile.control.store import open_control
 from reconcile.pipeline.result import report_of
 from reconcile.pipeline.trend import sparkline, trends
