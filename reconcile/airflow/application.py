@@ -100,11 +100,13 @@ def _ids(file: Path | None) -> tuple[str, ...] | None:
 
 def _as_submitted(settings: Settings) -> Settings:
     """Read the master that spark-submit was given, and put it into the settings: it takes precedence."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
+
+    from reconcile.spark import internals
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return settings
-    SparkContext._ensure_initialized()
+    internals.connect_to_submitted()
     master = SparkConf().get("spark.master")
     if not master:
         raise RefusedError("spark-submit was given no master")

@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from reconcile.airflow import submission
+from reconcile.airflow import spark_provider, submission
 from reconcile.airflow.installation import POOL, installation
 from reconcile.airflow.link import ReportLink
 from reconcile.airflow.notifier import AlertNotifier
@@ -47,7 +47,7 @@ class StageApplication(SparkSubmitOperator):
             raise AirflowSkipException(reason)
         place = installation()
         settings = place.settings()
-        connection = self._get_hook()._connection
+        connection = spark_provider.resolved_connection(self)
         approved = "apply" in self.stages and self.plan["needs_approval"]
         self.name = f"reconcile {scheduled_run.run_id}"
         self.conf = submission.configuration(settings, connection["master"], self.name, connection["deploy_mode"])
@@ -59,8 +59,7 @@ class StageApplication(SparkSubmitOperator):
                     self.files = submission.files(settings, ids)
                 super().execute(context)
         except AirflowException as error:
-            submitted = getattr(self._hook, "_submit_sp", None)
-            if submitted is not None and submitted.returncode == REFUSED:
+            if spark_provider.exit_code(self) == REFUSED:
                 raise AirflowFailException(f"{scheduled_run.run_id}: refused; its log says why") from error
             raise
 

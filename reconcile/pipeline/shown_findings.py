@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Contract
-from reconcile.control.findings import Seen
 from reconcile.domain.finding import Finding, consumer_of
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import Fence, cases
@@ -22,6 +21,8 @@ from reconcile.workspace.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from reconcile.control.findings import Seen
 
 _UNITS = (("year", 365 * 86400), ("month", 30 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 

@@ -10,7 +10,7 @@ import argparse
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconcile.settings.settings import Settings, Spark
 
@@ -23,8 +23,7 @@ _ENDS_WITHIN = 180.0
 
 def main() -> None:
     """Make the archive where the command line says, if this Java makes any."""
-    from pyspark import SparkContext
-
+    from reconcile.spark import internals
     from reconcile.spark.session import session
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -37,7 +36,8 @@ def main() -> None:
     settings = Settings(spark=Spark(conf=conf))
     with tempfile.TemporaryDirectory(prefix="reconcile-") as folder, session(settings, "class archive") as spark:
         _exercise(spark, Path(folder))
-    gateway: Any = SparkContext._gateway
+    gateway = internals.gateway()
+    assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_ENDS_WITHIN)

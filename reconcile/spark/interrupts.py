@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from reconcile.spark import internals
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -29,7 +31,7 @@ def take(context: SparkContext) -> None:
 
     if not _is_ours():
         return
-    client: Any = context._gateway._gateway_client  # type: ignore[union-attr]
+    client = internals.py4j_client(context)
     client.__dict__.pop("send_command", None)  # that of an earlier context
     ask_java = client.send_command
     asked, waits = threading.Event(), 0

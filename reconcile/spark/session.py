@@ -17,7 +17,7 @@ from reconcile import files
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.settings.settings import Settings
-from reconcile.spark import interrupts
+from reconcile.spark import internals, interrupts
 from reconcile.spark.jvm_output import JvmOutput
 
 if TYPE_CHECKING:
@@ -85,11 +85,10 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
     spark-submit was given wins over the settings. Raises SparkStartError, or RefusedError for a session that was
     started by others in a way that would make our results wrong.
     """
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its connections
-    if SparkContext._active_spark_context is not None:
+    if internals.has_context():
         yield _ruled(SparkSession.builder.getOrCreate())
         return
     _LOG.info("starting Spark")
@@ -163,7 +162,7 @@ def _started(settings: Settings, name: str) -> SparkSession:
     output = JvmOutput()
     try:
         with interrupts.held_back():
-            gateway = SparkContext._gateway or _launched(wanted, output)
+            gateway = internals.gateway() or _launched(wanted, output)
             context = SparkContext(conf=_conf(wanted, gateway, submitted=submitted), gateway=gateway)
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkStartError(_why(error, output, settings.spark.master)) from error
@@ -191,9 +190,7 @@ def _launched(wanted: Mapping[str, str], output: JvmOutput) -> Any:
 
 
 def _conf(wanted: Mapping[str, str], gateway: Any, *, submitted: bool) -> SparkConf:
-    from pyspark import SparkConf
-
-    conf = SparkConf(_jvm=gateway.jvm)
+    conf = internals.java_conf(gateway)
     for key, value in wanted.items():
         if submitted and key not in RULES:
             conf.setIfMissing(key, value)
@@ -215,15 +212,15 @@ def _ruled(spark: SparkSession) -> SparkSession:
     """Set our rules in a session, and refuse one that cannot keep them."""
     for key, value in RULES.items():
         spark.conf.set(key, value)
-    jvm: Any = spark._jvm
+    java = internals.java(spark)
     # JDBC reads a timestamp without zone in the time zone of the JVM, whatever the session says.
-    zones = {"driver": str(jvm.java.time.ZoneId.systemDefault())}
+    zones = {"driver": str(java.java.time.ZoneId.systemDefault())}
     if not _is_local(spark.sparkContext.master or ""):
         # A job and not a constant: the optimizer would compute that in the driver.
         asked = spark.range(1).selectExpr("java_method('java.time.ZoneId', 'systemDefault') as zone")
         zones["executor"] = asked.collect()[0]["zone"]
     for role, zone in zones.items():
-        if jvm.java.time.ZoneId.of(zone).normalized().getId() != "Z":
+        if java.java.time.ZoneId.of(zone).normalized().getId() != "Z":
             raise RefusedError(
                 f"Spark's {role} runs in the time zone {zone}, in which timestamps would be read wrongly: "
                 f"start it with --conf spark.{role}.extraJavaOptions={_UTC}"
@@ -239,7 +236,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     from py4j.protocol import Py4JJavaError
 
     try:
-        spark._jvm.org.apache.spark.util.Utils.classForName(name, False, False)  # type: ignore[union-attr]
+        internals.java(spark).org.apache.spark.util.Utils.classForName(name, False, False)
     except Py4JJavaError:
         return False
     return True

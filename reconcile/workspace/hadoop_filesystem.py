@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.spark import internals
 from reconcile.workspace.filesystem import Entry, beside
 
 if TYPE_CHECKING:
@@ -22,20 +23,18 @@ class HadoopFileSystem:
     """Files that a Spark session reaches."""
 
     def __init__(self, root: str, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        context: Any = spark.sparkContext._jsc
-        self._jvm = jvm
+        self._java = internals.java(spark)
         scheme = root.split(":", 1)[0].lower()
         self.renames_atomically = scheme in _RENAMES_ATOMICALLY
         with self._named("reach", root):
-            configuration = context.hadoopConfiguration()
+            configuration = internals.hadoop_configuration(spark)
             found = self._path(root).getFileSystem(configuration)
             # Without the checksum files beside each file, which a rename would leave behind for an instant.
             self._files = found.getRawFileSystem() if scheme == "file" else found
             self._context: Any = None
             if self.renames_atomically:
                 uri = found.getUri()
-                self._context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(uri, configuration)
+                self._context = self._java.org.apache.hadoop.fs.FileContext.getFileContext(uri, configuration)
 
     def read_text(self, path: str) -> str:
         with self._named("read", path):
@@ -98,12 +97,14 @@ class HadoopFileSystem:
         return path
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
+        return self._java.org.apache.hadoop.fs.Path(path)
 
     def _rename(self, source: str, target: str, option: str) -> None:
         assert self._context is not None
-        kind = self._jvm.org.apache.hadoop.fs.Options.Rename
-        options = self._jvm.java.lang.reflect.Array.newInstance(kind._java_lang_class, 1)
+        from py4j.java_gateway import get_java_class
+
+        kind = self._java.org.apache.hadoop.fs.Options.Rename
+        options = self._java.java.lang.reflect.Array.newInstance(get_java_class(kind), 1)
         options[0] = getattr(kind, option)
         self._context.rename(self._path(source), self._path(target), options)
 

@@ -11,6 +11,7 @@ from reconcile.gather.stores import contract_sql
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.errors import StoreReadError, StoreRefusedError
 from reconcile.settings.connections import Folder, JdbcUrl
+from reconcile.spark import internals
 from reconcile.spark.java_causes import root_cause
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class SparkStore:
     def _by_jdbc(self, spark: SparkSession, side: Side) -> DataFrame:
         assert isinstance(self.place, JdbcUrl)
         url = self.place.url.get_secret_value()
-        dialect = spark._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url)  # type: ignore[union-attr]
+        dialect = internals.java(spark).org.apache.spark.sql.jdbc.JdbcDialects.get(url)
 
         def quoted(name: str) -> str:
             return str(dialect.quoteIdentifier(name))
