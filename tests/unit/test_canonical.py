@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.domain.canonical import Layout, agreed, agreed_layout, canonical_type, cast, json_text, native
+from reconcile.domain.canonical import (
+    Layout,
+    agreed,
+    agreed_layout,
+    canonical_type,
+    cast,
+    json_text,
+    native,
+    version_number,
+)
 from reconcile.errors import RefusedError
 from reconcile.gather.stores.contract_sql import for_jdbc, require_whole
 from reconcile.gather.stores.digest import MAX_BUCKETS, Mode, Reading, Server, Side, bucket_count, choose, digest
@@ -271,3 +280,26 @@ def test_there_is_no_digest_in_the_mode_full() -> None:
     reading = Reading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
     with pytest.raises(ValueError, match="no digest"):
         digest(reading)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7", 7),
+        (" 7.00 ", 7),
+        ("1970-01-01T00:00:01.5Z", 1_500_000),
+        ("1970-01-02 00:00:00", 86_400_000_000),
+        ("1970-01-01T02:00:00+02:00", 0),
+        ("newest", None),
+        (None, None),
+    ],
+)
+def test_a_version_is_a_number_or_an_instant(text: str | None, expected: int | None) -> None:
+    """An instant without a zone is one of UTC."""
+    assert expected == version_number(text)
+
+
+def test_sides_of_other_shapes_agree_on_nothing() -> None:
+    """A side with an id of two columns is not compared with one of a single column."""
+    with pytest.raises(ValueError, match="same number of columns"):
+        agreed_layout(Layout(("text", "text"), None, ()), Layout(("text",), None, ()))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcile.domain.mapping import is_path, paths
+from reconcile.domain.mapping import is_path, paths, with_names
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,9 @@ def test_any_text_gives_paths_or_a_reason(text: str) -> None:
     with suppress(ValueError):
         found = paths(text)
     assert all(is_path(path) and path in text for path in found)
+
+
+def test_names_take_the_place_of_paths_alone() -> None:
+    """What is quoted or a comment stays as it is."""
+    written = with_names("upper($.a) || '$.a' || $.b -- $.b", {"$.a": "first", "$.b": "second"})
+    assert "upper(first) || '$.a' || second -- $.b" == written
