@@ -22,8 +22,7 @@ from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence,
 from reconcile.lab.truth import Truth
 from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
 from reconcile.pipeline.runs import RunLine
-from reconcile.pipeline.trace import TracedRecord
-from reconcile.report.model import Expectation, Report, Story, Trend
+from reconcile.report.model import Expectation, Report, Story, TracedRecord, Trend
 from reconcile.workspace.handoff import Part
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

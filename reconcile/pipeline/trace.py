@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -24,31 +23,12 @@ from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_connection, history_up_to
-from reconcile.workspace.handoff import IsoTime
+from reconcile.report.model import TracedRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class TracedRecord:
-    """One record of an aggregate, on its way through the topic and the failure topics."""
-
-    at: IsoTime | None
-    kind: str
-    """`log`, or where it was parked: `retry`, `stash`, `dead_letter`."""
-    topic: str
-    partition: int | None
-    offset: int | None
-    aggregate_id: str | None
-    version: str | None
-    event_id: str | None
-    correlation_id: str | None
-    what: str
-    consumer: str | None
-    """Whose failure topic it is."""
 
 
 def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[TracedRecord]:

@@ -315,3 +315,22 @@ class Report:
             if each.story is not None:
                 first.setdefault(each.finding.cause, each)
         return tuple(first.values())[:_AT_ONCE]
+
+
+@dataclass(frozen=True)
+class TracedRecord:
+    """One record of an aggregate, on its way through the topic and the failure topics."""
+
+    at: IsoTime | None
+    kind: str
+    """`log`, or where it was parked: `retry`, `stash`, `dead_letter`."""
+    topic: str
+    partition: int | None
+    offset: int | None
+    aggregate_id: str | None
+    version: str | None
+    event_id: str | None
+    correlation_id: str | None
+    what: str
+    consumer: str | None
+    """Whose failure topic it is."""
