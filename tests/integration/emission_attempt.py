@@ -75,5 +75,6 @@ def attempt(file: str, step: str, number: str, name: str) -> None:
 if __name__ == "__main__":
     Transactions.send = send  # type: ignore[method-assign]
     arguments = [click.Argument([each]) for each in ("file", "step", "number", "name")]
-    cli.cli.add_command(click.Command("attempt", callback=attempt, params=[*arguments]))
+    command = click.Command("attempt", callback=attempt, params=[*arguments])
+    cli.cli = click.Group("cli", [command])  # type: ignore[assignment]
     cli.main()
