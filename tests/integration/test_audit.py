@@ -12,6 +12,7 @@ from reconcile.domain.cause import Cause
 from reconcile.lab import faults, truth
 from reconcile.lab.folder import Lab
 from reconcile.lab.traffic import traffic
+from reconcile.pipeline.handoffs import Summary
 from tests.integration.runs import CONTRACTS, Runs, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
@@ -39,13 +40,13 @@ def runs(damaged: Lab, spark: SparkSession, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def summaries(runs: Runs) -> dict[str, Any]:
+def summaries(runs: Runs) -> dict[str, Summary]:
     """What the first run of each contract found, in figures."""
     return {name: runs.audited(name, f"first-{name}")[1] for name in CONTRACTS}
 
 
 @pytest.fixture(scope="module")
-def found(runs: Runs, summaries: dict[str, Any]) -> Findings:
+def found(runs: Runs, summaries: dict[str, Summary]) -> Findings:
     """What the first run of each contract found."""
     assert list(CONTRACTS) == list(summaries)
     return {key: each for name in CONTRACTS for key, each in findings(runs.job(name, f"first-{name}")).items()}
@@ -98,15 +99,15 @@ def test_each_says_what_repair_would_do(found: Findings) -> None:
     assert {None} == {each["partition"] for each in repairs if each["action"] in ("advice", "not_repaired")}
 
 
-def test_the_figures_add_up(summaries: dict[str, Any], found: Findings) -> None:
+def test_the_figures_add_up(summaries: dict[str, Summary], found: Findings) -> None:
     """What is compared agrees, differs, is tolerated or is in flight; drift beyond tolerance exits 1."""
     for summary in summaries.values():
-        assert 1 == summary["exit_code"]
-        for link in summary["links"]:
-            of_link = [each for (name, _), each in found.items() if name == link["link"]]
+        assert 1 == summary.exit_code
+        for link in summary.links:
+            of_link = [each for (name, _), each in found.items() if name == link.link]
             apart = sum(each["difference"] != "latent" for each in of_link)
-            assert link["compared"] == link["agreeing"] + apart
-            assert link["findings"] == sum(link["by_cause"].values())
+            assert link.compared == link.agreeing + apart
+            assert link.findings == sum(link.by_cause.values())
 
 
 def test_the_full_mode_finds_the_same(runs: Runs, found: Findings) -> None:
