@@ -66,10 +66,23 @@ def ends(admin: AdminClient, topic: str) -> dict[int, int]:
 
 def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
     """Query where a group would go on, in the partitions in which it committed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
-    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_PATIENCE)
-    return {place.partition: place.offset for place in answer.topic_partitions or () if place.topic == topic}
+    found: dict[int, int] = {}
+
+    def answered() -> bool:
+        try:
+            answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_PATIENCE)
+        except KafkaException as error:
+            if not passes(error):
+                raise
+            return False
+        places = answer.topic_partitions or ()
+        found.update({place.partition: place.offset for place in places if place.topic == topic})
+        return True
+
+    process.wait_until(answered, f"the group {group} could not be looked up", 2 * _PATIENCE)
+    return found
 
 
 def lag(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
