@@ -169,11 +169,10 @@ def numbers(made: Plan) -> str:
 def show_plan(made: Plan, limit: int) -> None:
     """Show a plan: what goes where and who reads it, then line by line."""
     out = console()
-    actions = ("restate", "tombstone", "advice", "not_repaired")
-    headings = tuple(name.replace("_", " ") for name in actions)
+    headings = ("restate", "tombstone", "advice", "not repaired")
     links = table("link", "to", "partitions by", "also read by", *headings, right=headings, wrap=("also read by",))
     for link in made.links:
-        figures = (f"{link.counts[name]:,}" for name in actions)
+        figures = (f"{number:,}" for number in link.counts.values())
         by = " or ".join(link.partitioner) or "-"
         links.add_row(link.link, link.topic, by, ", ".join(link.readers) or "nobody", *figures)
     out.print(links)

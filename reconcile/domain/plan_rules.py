@@ -20,7 +20,7 @@ class Action(StrEnum):
     """An event that deletes the aggregate."""
     ADVICE = "advice"
     """Nothing that a record could mend: a person has to act, and the reason says how."""
-    NOT_REPAIRED = "not_repaired"
+    NOT_REPAIRED = "left"
     """Nothing now: the reason says why."""
 
     @property

@@ -92,11 +92,11 @@ def test_every_finding_has_evidence(found: Findings) -> None:
 def test_each_says_what_repair_would_do(found: Findings) -> None:
     """What it would be and why; where a record would be written also to which partition, if that is known."""
     repairs = [each["repair"] for each in found.values()]
-    assert {"restate", "advice", "not_repaired"} <= {each["action"] for each in repairs}
+    assert {"restate", "advice", "left"} <= {each["action"] for each in repairs}
     assert all(each["reason"] for each in repairs)
     written = {each["partition"] is not None for each in repairs if each["action"] in ("restate", "tombstone")}
     assert {True} == written
-    assert {None} == {each["partition"] for each in repairs if each["action"] in ("advice", "not_repaired")}
+    assert {None} == {each["partition"] for each in repairs if each["action"] in ("advice", "left")}
 
 
 def test_the_figures_add_up(summaries: dict[str, Summary], found: Findings) -> None:

@@ -162,7 +162,8 @@ def test_a_named_folder_gets_other_jars_in_place(
 def test_an_interrupted_setup_goes_on(server: Server, tmp_path: Path) -> None:
     """What was fetched is not fetched again, and no jar is in place before all are."""
     server.held = "two-1.0.jar"
-    code = f"from reconcile import files, setup; files._PACKAGED = files.Path({str(tmp_path / 'installed')!r}); "
+    imports = "from reconcile import files; from reconcile.spark import setup"
+    code = f"{imports}; files._PACKAGED = files.Path({str(tmp_path / 'installed')!r}); "
     command = [sys.executable, "-c", f"{code} setup.set_up({server.url!r})"]
     asking = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     assert server.holding.wait(60)
