@@ -153,7 +153,7 @@ class Ground(Enum):
     )
     MADE_OTHERWISE = (
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
-        "of what differs only the event tells that made the row; what it would hold without that one is not known",
+        "only the creating event carries the differing fields, so the row without that event is not known",
     )
     NOT_CARRIED = (
         Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED,),
