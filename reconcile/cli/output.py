@@ -21,7 +21,9 @@ class Output(handoff.Versioned):
     def data(self) -> dict[str, Any]:
         """Build the JSON object."""
         shown = self.model_fields_set | {"schema_version"}
-        return {name: value for name, value in handoff.to_data(self).items() if name in shown}
+        data = {name: value for name, value in handoff.to_data(self).items() if name in shown}
+        first = [name for name in ("schema_version", "run_id") if name in data]
+        return {name: data[name] for name in dict.fromkeys([*first, *data])}
 
 
 def visible(text: str, *, lines: bool = True) -> str:
