@@ -48,7 +48,6 @@ class LogReader:
         self._isolation = isolation
         self._patience = patience
         self._consumer = Consumer({**_USUAL, **options, **_FIXED, "isolation.level": isolation})
-        self._ends: dict[int, int] = {}
         self._at_end: set[int] = set()
         self._behind: set[int] = set()
         self.positions: dict[int, int] = {}
@@ -66,7 +65,6 @@ class LogReader:
         found = self._consumer.get_watermark_offsets(place, _TO_ANSWER, cached=False)
         if found is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer in time"))
-        self._ends[partition] = found[1]
         return found
 
     def start(self, places: Mapping[int, int]) -> None:
@@ -74,8 +72,6 @@ class LogReader:
         from confluent_kafka import TopicPartition
 
         self.positions = dict(places)
-        # The client tells of the end only where it comes to it, and not where it begins behind it.
-        self._at_end = {partition for partition, start in places.items() if start > self._ends.get(partition, start)}
         self._consumer.assign([TopicPartition(self._topic, *place) for place in places.items()])
 
     def skip(self, partition: int) -> None:

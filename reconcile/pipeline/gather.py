@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from reconcile.gather.log.history import History
 from reconcile.gather.log.store import HistoryStore
 from reconcile.gather.stores import row_columns
 from reconcile.gather.stores.digest import Mode
-from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.handoffs import (
     OUTBOX,
     Gathered,
@@ -32,7 +30,7 @@ from reconcile.pipeline.handoffs import (
     stash,
 )
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import cluster_connection, history_up_to, value_schema
+from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.scope import All
 
@@ -192,7 +190,7 @@ def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
     """Read what lies in the failure topics of a consumer now."""
     contract = job.contract
     connection = cluster_connection(job)
-    with closing(ClusterClient(contract.topic.cluster, connection.resolve())) as cluster:
+    with cluster_client(job) as cluster:
         logs = parked.read(
             job.spark, contract, consumer, cluster, connection, HistoryStore.of(job.workspace), value_schema(job)
         )
@@ -201,5 +199,5 @@ def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
 
 def resolved_since(job: Job, consumer: Consumer, records: DataFrame) -> DataFrame:
     """Mark those parked records of a consumer with what was committed past since they were read."""
-    with closing(ClusterClient(job.contract.topic.cluster, cluster_connection(job).resolve())) as cluster:
+    with cluster_client(job) as cluster:
         return parked.resolved_since(records, cluster, consumer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,9 @@ from reconcile.gather.log.history_columns import (
     TYPE,
     VERSION,
 )
-from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import cluster_connection, history_up_to
+from reconcile.pipeline.log_view import cluster_client, history_up_to
 from reconcile.report.model import TracedRecord
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit:
     from pyspark.sql import functions as f
 
     topic = job.contract.topic
-    with closing(ClusterClient(topic.cluster, cluster_connection(job).resolve())) as cluster:
+    with cluster_client(job) as cluster:
         ends = cluster.ends(topic.name, cluster.topic(topic.name).partitions)
     history = history_up_to(job, ends)
     log = history.records(job.spark)
