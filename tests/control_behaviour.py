@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from string import ascii_letters
 from threading import Event
 
 import pytest
@@ -46,6 +48,7 @@ from reconcile.control.tables import tables
 from reconcile.errors import RefusedError
 from reconcile.settings.settings import Settings
 
+LONG_ID = "".join(random.Random(7).choices(ascii_letters, k=8192))  # noqa: S311
 LINK = "user-account/login"
 MINUTE = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=300)
@@ -245,6 +248,17 @@ class FindingsBehaviour:
             seen["a"].open,
         )
         assert {} == control.findings.seen("user-account/billing", ["a"])
+
+    @pytest.mark.parametrize("id_", [LONG_ID, "a\0b", "\ud800"], ids=["long", "nul", "surrogate"])
+    def test_an_id_that_no_index_holds_is_remembered(self, control: ControlStore, id_: str) -> None:
+        """One of 8 kB, or with what a database takes for no text, beside those that are as ids are."""
+        begin(control, "r1", "r2")
+        for run_id in ("r1", "r2"):
+            found = [(each, "missing", "skipped", None) for each in ("a", id_)]
+            control.findings.record(run_id, LINK, found, complete=True, scope=["a", id_])
+        seen = control.findings.seen(LINK, ["a", id_])
+        assert {"a": 1, id_: 1} == {each: of.recurrences for each, of in seen.items()}
+        assert id_ == seen[id_].aggregate_id
 
     def test_drift_that_comes_back_is_marked(self, control: ControlStore) -> None:
         """Four runs: open, still open, gone, back; the first sight of it is kept."""

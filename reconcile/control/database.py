@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from reconcile.control.errors import control_error
+from reconcile.domain.key import is_keepable
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.urls import PostgresUrl
 
@@ -75,6 +77,24 @@ class Instant(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+class AggregateId(TypeDecorator[str]):
+    """An aggregate's id; one that no index or no database holds is kept as its digest."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Choose what is kept."""
+        return None if value is None else kept_id(value)
+
+
+def kept_id(id_text: str) -> str:
+    """Choose what the control store keeps of an aggregate's id."""
+    if is_keepable(id_text):
+        return id_text
+    return f"sha256:{hashlib.sha256(id_text.encode(errors='surrogatepass')).hexdigest()}"
 
 
 class now(FunctionElement[datetime]):  # noqa: N801 - it is written as a function of SQL

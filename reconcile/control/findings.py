@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from reconcile.control.database import BATCH, Database, batches, now
+from reconcile.control.database import BATCH, AggregateId, Database, batches, kept_id, now
 from reconcile.control.run_record import Drift
 from reconcile.control.runs import require_begun
 from reconcile.control.tables import drift, finding
@@ -36,13 +36,13 @@ _staged = MetaData()
 _seen_now = Table(
     "seen_now",
     _staged,
-    Column("aggregate_id", Text, primary_key=True),
+    Column("aggregate_id", AggregateId, primary_key=True),
     Column("difference", Text, nullable=False),
     Column("cause", Text, nullable=False),
     Column("fields_digest", Text),
     prefixes=["temporary"],
 )
-_in_scope = Table("in_scope", _staged, Column("aggregate_id", Text, primary_key=True), prefixes=["temporary"])
+_in_scope = Table("in_scope", _staged, Column("aggregate_id", AggregateId, primary_key=True), prefixes=["temporary"])
 
 
 class Sighting(NamedTuple):
@@ -121,8 +121,10 @@ class Findings:
         with self._database.reading() as connection:
             for some in batches(ids, _AT_ONCE):
                 statement = select(finding).where(finding.c.link == link, finding.c.aggregate_id.in_(some))
+                given = {kept_id(each): each for each in some}
                 for row in connection.execute(statement):
-                    known[row.aggregate_id] = _seen(row)
+                    id_text = given[row.aggregate_id]
+                    known[id_text] = _seen(row, id_text)
         return known
 
     def _stage(self, connection: Connection, table: Table, rows: Iterable[dict[str, str | None]]) -> None:
@@ -180,9 +182,9 @@ def close_repaired(connection: Connection, link: str, run_id: str, repaired: Map
     connection.execute(statement.values(values), rows)
 
 
-def _seen(row: Row[Any]) -> Seen:
-    names = (each.name for each in fields(Seen) if each.name != "open")
-    return Seen(**{name: row._mapping[name] for name in names}, open=row.state == "open")
+def _seen(row: Row[Any], id_text: str) -> Seen:
+    names = (each.name for each in fields(Seen) if each.name not in ("aggregate_id", "open"))
+    return Seen(id_text, **{name: row._mapping[name] for name in names}, open=row.state == "open")
 
 
 def _close(connection: Connection, run_id: str, link: str, as_of: datetime, *, scoped: bool) -> None:

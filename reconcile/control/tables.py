@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Integer, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from reconcile.control.database import Instant
+from reconcile.control.database import AggregateId, Instant
 
 _Json = JSON().with_variant(JSONB(), "postgresql")
 
@@ -37,7 +37,7 @@ finding = Table(
     "finding",
     tables,
     Column("link", Text, primary_key=True),
-    Column("aggregate_id", Text, primary_key=True),
+    Column("aggregate_id", AggregateId, primary_key=True),
     Column("difference", Text, nullable=False),
     Column("cause", Text, nullable=False),
     Column("fields_digest", Text),
@@ -85,7 +85,7 @@ correction = Table(
     Column("run_id", Text, primary_key=True),
     Column("topic_partition", Integer, primary_key=True, autoincrement=False),
     Column("link", Text, nullable=False),
-    Column("aggregate_id", Text, nullable=False),
+    Column("aggregate_id", AggregateId, nullable=False),
     Column("basis_version", BigInteger),
     Column("state", Text, nullable=False),
     Column("topic_offset", BigInteger),

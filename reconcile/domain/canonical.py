@@ -16,6 +16,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from reconcile.domain.json_text import write as write_json
+
 T = TypeVar("T")
 
 
@@ -158,7 +160,7 @@ def json_text(text: str) -> str | None:
     """Compute the canonical text of JSON; None for what Postgres would not take as jsonb."""
     try:
         parsed = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
-        canonical = _json(parsed)
+        canonical = write_json(parsed, _members, _scalar)
         canonical.encode()
     except (ValueError, ArithmeticError, RecursionError):
         return None
@@ -198,19 +200,15 @@ def _plain(postgres_type: str) -> str:
     return _SYNONYMS.get(name, name) + array
 
 
-def _json(value: object) -> str:
-    match value:
-        case dict():
-            if any("\0" in key for key in value):
-                raise ValueError("jsonb holds no NUL")
-            members = sorted(value.items(), key=lambda member: (len(member[0].encode()), member[0].encode()))
-            return "{" + ",".join(f"{_json(key)}:{_json(inner)}" for key, inner in members) + "}"
-        case list():
-            return "[" + ",".join(map(_json, value)) + "]"
-        case Decimal():
-            return _number(value)
-        case str() if "\0" in value:
-            raise ValueError("jsonb holds no NUL")
+def _members(value: Mapping[str, object]) -> list[tuple[str, object]]:
+    return sorted(value.items(), key=lambda member: (len(member[0].encode()), member[0].encode()))
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("jsonb holds no NUL")
     return json.dumps(value, ensure_ascii=False)
 
 

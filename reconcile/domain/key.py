@@ -50,6 +50,16 @@ def rebuilds(key: bytes | bytearray, key_type: str) -> bool:
     return id_text is not None and encode(id_text, key_type) == bytes(key)
 
 
+def is_keepable(id_text: str) -> bool:
+    """Whether databases and their indexes hold an id: text of up to 1,000 bytes without NUL."""
+    try:
+        return "\0" not in id_text and len(id_text.encode()) <= _LONGEST
+    except UnicodeEncodeError:
+        return False
+
+
+_LONGEST = 1000
+"""Bytes; an index of Postgres holds at most 2,704 of all its columns."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _CONNECT = {"schema", "payload"}  # what Connect's converter puts round a key

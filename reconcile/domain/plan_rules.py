@@ -9,6 +9,7 @@ from typing import Literal
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Finding, Status
+from reconcile.domain.key import is_keepable
 
 
 class Action(StrEnum):
@@ -107,6 +108,8 @@ def by_finding(finding: Finding, terms: Terms) -> Treatment:
 def _by_status(finding: Finding) -> Treatment | None:
     if finding.aggregate_id is None:
         return _advice("rows without an id cannot be addressed: delete them, or give them one")
+    if not is_keepable(finding.aggregate_id):
+        return _advice("no correction of it could be written down first: its id is no text of up to 1,000 bytes")
     if finding.status is Status.IN_FLIGHT:
         return TABLE[Cause.IN_FLIGHT][finding.difference]
     if finding.status is Status.INCOMPLETE:

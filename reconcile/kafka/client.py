@@ -16,7 +16,7 @@ from reconcile.kafka import errors
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
 from reconcile.kafka.layout import TopicLayout, layout
-from reconcile.kafka.reader import LogReader, place_of
+from reconcile.kafka.reader import UNCOMMITTED, LogReader, place_of
 
 if TYPE_CHECKING:
     from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
@@ -188,6 +188,20 @@ class ClusterClient:
 
         return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
+    def newest_time(self, topic: str, partitions: Iterable[int]) -> int:
+        """Query the largest time of a record, in milliseconds; -1 where there is none, or the cluster is too old."""
+        from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        futures = self._admin.list_offsets(
+            {TopicPartition(topic, partition): OffsetSpec.max_timestamp() for partition in partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=_TIMEOUT,
+        )
+        wanted, absent = f"the times of {topic}", KafkaError._UNSUPPORTED_FEATURE
+        answers = (self._answer_unless(absent, future, wanted) for future in futures.values())
+        return max((answer.timestamp for answer in answers if answer is not None), default=-1)
+
     def next_records(self, topic: str, places: Mapping[int, int], isolation: str) -> dict[int, int | None]:
         """Read the offset of the first record at or after each place; None where the partition has no more.
 
@@ -212,16 +226,15 @@ class ClusterClient:
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:
         """Query the offset that a group would read next in each partition; None where it committed nothing."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+        from confluent_kafka import Consumer, TopicPartition
 
         places = [TopicPartition(topic, partition) for partition in partitions]
+        # Not by the admin client: librdkafka ends the process where a coordinator answers that it is none any more.
+        config = {**self.config, "group.id": group, "enable.auto.commit": False, "isolation.level": UNCOMMITTED}
+        with self.explaining(f"the offsets of the group {group}"), closing(Consumer(config)) as consumer:
+            answers = consumer.committed(places, _TIMEOUT)
         found: dict[int, int | None] = {}
-        for place in (
-            self._answer(
-                self._group_offsets(ConsumerGroupTopicPartitions(group, places)), f"the offsets of the group {group}"
-            ).topic_partitions
-            or ()
-        ):
+        for place in answers:
             if place.error is not None:
                 raise ClusterUnreachableError(
                     f"the offset of the group {group} in partition {place.partition} cannot be read: {place.error};"
@@ -235,7 +248,8 @@ class ClusterClient:
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         listed = self._answer(self._admin.list_consumer_groups(request_timeout=_TIMEOUT), "its groups")
-        groups = sorted(each.group_id for each in listed.valid or ())
+        # Describing them waits for coordinators that load or move: asked for offsets, they would end the process.
+        groups = sorted(self._described_groups(sorted(each.group_id for each in listed.valid or ())))
         found: dict[str, dict[str, Offsets]] = {}
         for start in range(0, len(groups), _LISTED_TOGETHER):
             some = groups[start : start + _LISTED_TOGETHER]

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from reconcile.domain import mapping
+from reconcile.domain import json_text, mapping
 from reconcile.errors import RefusedError
 
 Path = tuple[str, ...]
@@ -43,14 +43,7 @@ def loads(text: str | bytes) -> Any:
 
 def dumps(value: Any) -> str:
     """Write compact JSON, with the digits that numbers have; NaN and infinities as `loads` reads them."""
-    if isinstance(value, Mapping):
-        members = (f"{json.dumps(str(name), ensure_ascii=False)}:{dumps(each)}" for name, each in value.items())
-        return f"{{{','.join(members)}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(dumps, value))}]"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return json.dumps(value, ensure_ascii=False)
+    return json_text.write(value, _members, _scalar)
 
 
 def type_of(value: Any) -> Type:
@@ -66,18 +59,14 @@ def type_of(value: Any) -> Type:
 def types(values: Iterable[Any]) -> Types:
     """Collect the types that are at each path of some values."""
     found: dict[Path, set[Type]] = {}
-
-    def look(path: Path, value: Any) -> None:
+    rest: list[tuple[Path, Any]] = [((), value) for value in values]
+    while rest:
+        path, value = rest.pop()
         found.setdefault(path, set()).add(type_of(value))
         if isinstance(value, Mapping):
-            for name, each in value.items():
-                look((*path, name), each)
+            rest += [((*path, name), each) for name, each in value.items()]
         elif isinstance(value, list):
-            for each in value:
-                look((*path, ELEMENT), each)
-
-    for value in values:
-        look((), value)
+            rest += [((*path, ELEMENT), each) for each in value]
     return {path: frozenset(each) for path, each in found.items()}
 
 
@@ -143,6 +132,14 @@ def _inside(value: Any, path: Path, seen: Types) -> Any:
     if isinstance(value, list):
         return [fitted(each, (*path, ELEMENT), seen) for each in value]
     return value
+
+
+def _members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(str(name), each) for name, each in value.items()]
+
+
+def _scalar(value: Any) -> str:
+    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(value: Any) -> str:

@@ -92,9 +92,17 @@ def _logged(rows: list[Any]) -> LoggedAggregate:
         newest=newest[PARTITION],
         version=version_number(version),
         type=None if typed is None else typed["type"],
-        body=None if state is None or state["value"] is None else loads(state["value"]),
+        body=None if state is None or state["value"] is None else _body(state["value"]),
         version_text=version,
     )
+
+
+def _body(value: str) -> Any:
+    """Parse a state; None for one that is nested deeper than can be read."""
+    try:
+        return loads(value)
+    except RecursionError:
+        return None
 
 
 def _newest(rows: list[Any], at: str) -> Any:

@@ -164,6 +164,9 @@ def caps(consumer: Consumer, corrections: int, aggregates: int) -> tuple[str, ..
     return Caps(repair.max_corrections, repair.max_ratio).exceeded(corrections, aggregates) if corrections else ()
 
 
+_TOO_DEEP = Treatment(Action.ADVICE, "its values are nested deeper than can be read: correct the copy by hand")
+
+
 @dataclass(frozen=True)
 class _ItemDraft:
     """An item with its records, or why they cannot be written."""
@@ -198,9 +201,13 @@ class _Drafting:
         if home is None:
             return _ItemDraft(item, problem=unknown_home(self._contract.topic.name, self._facts.topic.inference))
         row = next((each for each in rows if not each.gone), next(iter(rows), None))
+        if row is not None and row.too_deep:
+            return _ItemDraft(_item(self._link, finding, _TOO_DEEP))
         item = _corrected(item, row, logged.key, self._facts.route.topic, self._partitions(item, logged, home))
         try:
             return _ItemDraft(item, self._writer.of(item, logged, row))
+        except RecursionError:
+            return _ItemDraft(_item(self._link, finding, _TOO_DEEP))
         except MisfitError as error:
             return _ItemDraft(item, problem=str(error))
 

@@ -42,6 +42,8 @@ class SourceRow:
     """By the entries of topic.value, as JSON."""
     numbered: bool = True
     """Whether its version is a plain number, and not an instant."""
+    too_deep: bool = False
+    """Whether a value of it is nested deeper than JSON can be read; it has no values then."""
 
     @property
     def basis(self) -> str:
@@ -66,11 +68,15 @@ class SourceValues:
         return found
 
     def _row(self, id_text: str, version: str | None, texts: Sequence[str | None]) -> SourceRow:
-        gone, *values = (None if each is None else loads(each) for each in texts)
-        read = (None if each is None else each[0] for each in values)
-        said = dict(zip(self._entries, read, strict=True))
+        gone, *values = texts
+        try:
+            read = (None if each is None else loads(each)[0] for each in values)
+            said, too_deep = dict(zip(self._entries, read, strict=True)), False
+        except RecursionError:
+            said, too_deep = {}, True
         numbered = version is None or is_whole(version)
-        return SourceRow(id_text, version_number(version), bool(gone and gone[0]), said, numbered)
+        is_gone = gone is not None and bool(loads(gone)[0])
+        return SourceRow(id_text, version_number(version), is_gone, said, numbered, too_deep)
 
     def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         rows = self.reader.rows[0]

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import base64
 import datetime
-import functools
-import json
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
@@ -22,7 +20,6 @@ from reconcile.errors import RefusedError
 from reconcile.gather.log.avro import AvroSchema
 from reconcile.repair.json_values import ELEMENT, MisfitError, Path, Type, dumps, loads, type_of, written
 
-_CONFLUENT, _SINGLE_OBJECT = 5, 10
 _BESIDE_ROW = ("__op", "__source")
 _PLACES = frozenset({"version", "name", "db", "schema", "table", "keyspace", "collection"})
 _UNREADABLE = (
@@ -79,32 +76,12 @@ class Codec:
 
     def _framed(self) -> tuple[bytes, Any]:
         """Find the prefix of the newest value, and the schema that reads what is behind it."""
-        from fastavro import schemaless_reader
-
         assert self.avro is not None
         like = self.like or b""
-        for length, texts in self._ways(like):
-            schema = _parsed(texts)
-            stream = BytesIO(like)
-            stream.seek(length)
-            try:
-                schemaless_reader(stream, schema, None)
-            except _UNREADABLE:
-                continue
-            if stream.tell() == len(like):
-                return like[:length], schema
-        raise RefusedError("no record of the topic can be read: nothing shows which schema a correction would name")
-
-    def _ways(self, like: bytes) -> Iterator[tuple[int, tuple[str, ...]]]:
-        assert self.avro is not None
-        framed = len(like) > _CONFLUENT and like[0] == 0
-        if self.avro.registry is not None:
-            if framed:
-                yield _CONFLUENT, self.avro.registry.schema(int.from_bytes(like[1:_CONFLUENT], "big"))
-            return
-        assert self.avro.schema is not None
-        for length in [*([_CONFLUENT] if framed else []), *([_SINGLE_OBJECT] if like[:2] == b"\xc3\x01" else []), 0]:
-            yield length, (self.avro.schema,)
+        found = self.avro.decoded(like)
+        if found is None:
+            raise RefusedError("no record of the topic can be read: nothing shows which schema a correction would name")
+        return like[: found.start], found.schema
 
     def _envelope(self, body: Mapping[str, Any]) -> dict[str, Any]:
         whole = loads(self.like) if self.like else {}
@@ -151,15 +128,6 @@ def _row(found: Any) -> Any:
         return None
     beside = dict(zip(_BESIDE_ROW, (envelope["op"], envelope.get("source")), strict=True))
     return {**(row or {}), **beside}
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(schemas: tuple[str, ...]) -> Any:
-    """Parse a schema that stands behind those that it refers to."""
-    from fastavro import parse_schema
-
-    named: dict[str, Any] = {}
-    return [parse_schema(json.loads(each), named_schemas=named) for each in schemas][-1]
 
 
 def _fitted(value: Any, schema: Any, path: Path, named: Mapping[str, Any]) -> Any:

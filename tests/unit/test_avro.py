@@ -198,3 +198,65 @@ def test_a_file_that_is_no_schema_is_told(tmp_path: Path) -> None:
         (tmp_path / "user.avsc").write_text(text)
         with pytest.raises(InvalidFileError, match=r"user\.avsc: is no Avro schema"):
             avro_schema(contract, tmp_path, None)
+
+
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "nothing", "type": "null"}]}
+
+
+def nodes(depth: int) -> bytes:
+    """A chain of so many nodes."""
+    return b"\x02" * depth + b"\x00"
+
+
+def number(value: int) -> bytes:
+    """A number as Avro writes it."""
+    zigzag, found = value << 1, b""
+    while zigzag > 127:
+        found += bytes([zigzag & 127 | 128])
+        zigzag >>= 7
+    return found + bytes([zigzag])
+
+
+def test_a_value_that_is_nested_without_end_cannot_be_read() -> None:
+    """Its reader, which is compiled, would end the process; one that is as deep as data are is read."""
+    schema = AvroSchema(schema=json.dumps(NODE))
+    assert schema.read(nodes(100)) is not None
+    assert [None, None] == [schema.read(nodes(depth)) for depth in (5_000, 1_000_000)]
+
+
+@pytest.mark.parametrize(
+    "items", ["null", EMPTY, {"type": "fixed", "name": "F", "size": 0}], ids=["null", "record", "fixed"]
+)
+def test_five_bytes_do_not_become_millions_of_items(items: Any) -> None:
+    """Items that take no room can be as many as a number says."""
+    schema = AvroSchema(schema=json.dumps({"type": "array", "items": items}))
+    assert 3 == len(json.loads(schema.read(number(3) + b"\x00") or ""))
+    assert schema.read(number(2_500_000) + b"\x00") is None
+
+
+def test_all_kinds_of_values_are_walked_over_alike() -> None:
+    """What is looked at before it is read is read as it is: each type, in a schema that refers to itself."""
+    kinds: dict[str, tuple[Any, Any]] = {
+        "flag": ("boolean", True),
+        "whole": ("int", -7),
+        "long": ("long", 2**40),
+        "real": ("float", 0.5),
+        "double": ("double", 0.25),
+        "text": ("string", "Zoë"),
+        "raw": ("bytes", b"\x00\xff"),
+        "mark": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B"),
+        "code": ({"type": "fixed", "name": "Code", "size": 2}, b"ab"),
+        "map": ({"type": "map", "values": "long"}, {"a": 1, "b": 300}),
+        "list": ({"type": "array", "items": ["null", "string"]}, ["x", None]),
+        "at": ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2026, 1, 2, tzinfo=UTC)),
+        "other": (["null", "Whole"], None),
+    }
+    schema = {"type": "record", "name": "Whole", "fields": [{"name": n, "type": t} for n, (t, _) in kinds.items()]}
+    row = {name: value for name, (_, value) in kinds.items()}
+    read = AvroSchema(schema=json.dumps(schema)).read(written(schema, {**row, "other": row}))
+    assert read is not None
+    assert {**json.loads(read)["other"], "other": None} == json.loads(read)["other"]
+    assert [-7, "Zoë", "B", {"a": 1, "b": 300}, ["x", None]] == [
+        json.loads(read)["other"][name] for name in ("whole", "text", "mark", "map", "list")
+    ]

@@ -228,6 +228,11 @@ def test_optional_fields_are_no_second_schema() -> None:
     assert [OK] == severities(log_checks.schemas, facts(seen=log(types=types)))
 
 
+def test_times_that_no_clock_shows() -> None:
+    """One producer that sends microseconds is a warning: its records keep their segments for ever."""
+    assert [[OK], [WARNING]] == [severities(log_checks.times, facts(seen=log(odd_times=odd))) for odd in (0, 1)]
+
+
 @pytest.mark.parametrize(("null", "unreadable", "expected"), [(0, 0, OK), (3, 1, WARNING), (0, 10, FAULT)])
 def test_keys_that_name_nobody(null: int, unreadable: int, expected: Severity) -> None:
     """They are counted; one in a hundred is a fault."""

@@ -15,6 +15,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     log_checks.partitions_of_ids,
     log_checks.partitioner,
     log_checks.keys,
+    log_checks.times,
     setup_checks.failure_policy,
     setup_checks.ignored_failures,
     setup_checks.retry_topics,

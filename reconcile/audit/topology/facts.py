@@ -93,6 +93,8 @@ class LogFacts:
     newest_at: datetime | None = None
     null_keys: int = 0
     unreadable_keys: int = 0
+    odd_times: int = 0
+    """Records whose times lie beyond what can be held."""
     gaps: int = 0
     """Offsets without a record: markers of transactions, aborted records, compacted ones."""
     growth: tuple[Growth, ...] = ()
@@ -147,6 +149,7 @@ def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
         newest_at=max((segment.latest for segment in segments if segment.latest), default=None),
         null_keys=sum(segment.null_keys for segment in segments),
         unreadable_keys=sum(segment.unreadable_keys for segment in segments),
+        odd_times=sum(segment.odd_times for segment in segments),
         gaps=max(0, held - rows),
         growth=index.partitions,
         types=_types(records, topic, rows) if rows else (),

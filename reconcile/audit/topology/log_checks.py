@@ -20,6 +20,12 @@ _SCHEMA = Rule(
     "T-A1", ("A1",), "One schema for all events", "a record that breaks the schema is lost to every copy of its id"
 )
 _KEYS = Rule("T-A2-keys", ("A2",), "Keys that name an aggregate", "an event without a readable key belongs to nobody")
+_TIMES = Rule(
+    "T-D5-times",
+    ("D5",),
+    "Times that a clock can show",
+    "retention goes by the times of records: one of the year 50,000 keeps its whole segment, and shows no order",
+)
 _PARTITIONER = Rule(
     "T-A2-partitioner",
     ("A2",),
@@ -77,6 +83,17 @@ def keys(facts: Facts) -> Iterator[Check]:
     found += f" not {facts.contract.topic.key.type}"
     todo = "check topic.key.type; if it is right, let producers send the aggregate's id as key"
     yield (_KEYS.fault if bad >= MANY * log.records else _KEYS.warning)(facts.topic, found, todo)
+
+
+def times(facts: Facts) -> Iterator[Check]:
+    """Count records whose times lie beyond what any clock shows."""
+    odd = facts.log.odd_times
+    if not odd:
+        yield _TIMES.ok(facts.topic, "the times of all records lie before the year 10,000")
+        return
+    found = f"of {counted(facts.log.records, 'record')} {odd:,} have a time beyond the year 9999"
+    todo = "let producers send milliseconds since 1970, and set message.timestamp.after.max.ms on the topic"
+    yield _TIMES.warning(facts.topic, found, todo)
 
 
 def partitioner(facts: Facts) -> Iterator[Check]:

@@ -10,6 +10,7 @@ from psycopg2 import sql
 
 from reconcile.contract.model import Ledger
 from reconcile.domain.event import UUID, spelled, spellings
+from reconcile.gather.evidence.times import shown_by_clocks, shown_by_clocks_in_sql
 from reconcile.gather.stores.digest import FORMATS, Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
 from reconcile.gather.stores.session import open_session, storable_texts, uuid_texts
@@ -118,7 +119,9 @@ class SparkLedger:
         frame = self.store.frame(spark, Side(columns, (), table=self.ledger.table))
         places = {name: f.col(f"i{number}") for number, name in enumerate(given)}
         kinds = {"event_id": "string", "partition": "int", "offset": "bigint", "at": "timestamp"}
-        return frame.select(*(places.get(name, f.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
+        columns_of = {name: places.get(name, f.lit(None)).cast(kind) for name, kind in kinds.items()}
+        columns_of["at"] = shown_by_clocks(columns_of["at"])
+        return frame.select(*(column.alias(name) for name, column in columns_of.items()))
 
 
 def as_spelled(column: str) -> Column:
@@ -138,10 +141,12 @@ def _select(ledger: Ledger, where: sql.Composable | None = None) -> sql.Composed
         (ledger.offset, "bigint", "offset"),
         (ledger.at, "timestamptz", "at"),
     )
-    columns = [
-        sql.SQL(f"{{}}::{kind} as {{}}").format(sql.Identifier(column) if column else sql.NULL, sql.Identifier(name))
-        for column, kind, name in named
-    ]
+    columns = []
+    for column, kind, name in named:
+        value: sql.Composable = sql.Identifier(column) if column else sql.NULL
+        if name == "at" and column:
+            value = shown_by_clocks_in_sql(value)
+        columns.append(sql.SQL(f"({{}})::{kind} as {{}}").format(value, sql.Identifier(name)))
     table = sql.Identifier(*ledger.table.split("."))
     return sql.SQL("select {} from {} where {}").format(sql.SQL(", ").join(columns), table, where or sql.SQL("true"))
 

@@ -10,6 +10,7 @@ from psycopg2 import sql
 
 from reconcile.contract.model import StashTable
 from reconcile.domain.canonical import CanonicalType, Layout, agreed_layout
+from reconcile.gather.evidence.times import shown_by_clocks
 from reconcile.gather.stores import digest, row_columns, spark_store
 from reconcile.gather.stores.digest import Mode, Reading, Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
@@ -84,7 +85,7 @@ def _parked(rows: DataFrame, table: StashTable, names: Sequence[str]) -> DataFra
         f.lit(table.table).alias("topic"),
         f.lit(None).cast("int").alias("partition"),
         f.lit(None).cast("bigint").alias("offset"),
-        f.to_timestamp(value("at")).alias("at"),
+        shown_by_clocks(value("at").try_cast("timestamp")).alias("at"),
         f.col(row_columns.ID).alias("id"),
         value("partition").cast("int").alias("origin_partition"),
         value("offset").cast("bigint").alias("origin_offset"),

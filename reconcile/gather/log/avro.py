@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import Topic
 from reconcile.errors import InvalidFileError, Problem, RefusedError
+from reconcile.gather.log import avro_bounds
 from reconcile.gather.log.schema_registry import RegistryAddress, UnknownSchemaError
 from reconcile.settings import connections
 
@@ -33,6 +34,36 @@ _UNREADABLE = (
     *(ValueError, TypeError, LookupError, EOFError, StopIteration, struct.error),
     *(OverflowError, MemoryError, RecursionError, UnknownSchemaError),
 )
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A value, where it begins behind its frame, and the parsed schema that reads it."""
+
+    start: int
+    schema: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class _ParsedSchema:
+    schema: Any
+    named: avro_bounds.Named
+    unbounded: bool
+    """Whether a value has to be looked at before it is read."""
+
+    def read(self, data: bytes, start: int) -> Any:
+        """Read a value to the last byte."""
+        from fastavro import schemaless_reader
+
+        if self.unbounded:
+            avro_bounds.require(data, start, self.schema, self.named)
+        stream = BytesIO(data)
+        stream.seek(start)
+        found = schemaless_reader(stream, self.schema, None)
+        if stream.tell() != len(data):
+            raise ValueError("something stands behind it")
+        return found
 
 
 @dataclass(frozen=True)
@@ -59,23 +90,25 @@ class AvroSchema:
 
     def read(self, data: bytes) -> str | None:
         """Decode one value as JSON text; None where the schema does not read it to its last byte."""
-        from fastavro import schemaless_reader
+        try:
+            found = self.decoded(data)
+            return None if found is None else json.dumps(_plain(found.value), ensure_ascii=False, allow_nan=False)
+        except _UNREADABLE:
+            return None
 
+    def decoded(self, data: bytes) -> Decoded | None:
+        """Decode one value; None where no schema reads it to its last byte."""
         try:
             for start, schema in self._ways(data):
-                stream = BytesIO(data)
-                stream.seek(start)
                 try:
-                    found = schemaless_reader(stream, schema, None)
+                    return Decoded(start, schema.schema, schema.read(data, start))
                 except _UNREADABLE:
                     continue
-                if stream.tell() == len(data):
-                    return json.dumps(_plain(found), ensure_ascii=False, allow_nan=False)
         except _UNREADABLE:
             pass
         return None
 
-    def _ways(self, data: bytes) -> Iterator[tuple[int, Any]]:
+    def _ways(self, data: bytes) -> Iterator[tuple[int, _ParsedSchema]]:
         """Choose where the value may begin, and with which schema."""
         framed = len(data) >= _CONFLUENT.size and data[0] == 0
         if self.registry is not None:
@@ -124,12 +157,13 @@ def _schema_errors() -> tuple[type[Exception], ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(schemas: tuple[str, ...]) -> Any:
+def _parsed(schemas: tuple[str, ...]) -> _ParsedSchema:
     """Parse a schema that stands behind those that it refers to."""
     from fastavro import parse_schema
 
     named: dict[str, Any] = {}
-    return [parse_schema(json.loads(each), named_schemas=named) for each in schemas][-1]
+    parsed = [parse_schema(json.loads(each), named_schemas=named) for each in schemas][-1]
+    return _ParsedSchema(parsed, named, avro_bounds.needed(parsed, named))
 
 
 def _plain(value: Any) -> Any:

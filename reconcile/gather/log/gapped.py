@@ -2,7 +2,8 @@
 
 At each gap Spark's own source asks the broker twice where the log begins and ends. On a compacted topic, where nearly
 every record stands behind a gap, that takes a hundred times as long as the reading. Here librdkafka reads instead, in
-Python, to the same offsets; it is slower only where there are no gaps.
+Python, to the same offsets; it is slower only where there are no gaps. It also reads what Spark's
+source cannot: records whose times are too large for it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from reconcile.gather.log.history_columns import EARLIEST, LATEST
 from reconcile.gather.log.index import Range
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka import reader
@@ -96,9 +98,9 @@ def _arrow(found: Sequence[Any], *, headers: bool) -> pa.RecordBatch:
         "value": pa.array([record.value() for record in found], pa.binary()),
         "partition": pa.array([record.partition() for record in found], pa.int32()),
         "offset": pa.array([record.offset() for record in found], pa.int64()),
-        "timestamp": pa.array([record.timestamp()[1] * 1000 for record in found], pa.int64()).cast(
-            pa.timestamp("us", tz="UTC")
-        ),
+        "timestamp": pa.array([max(EARLIEST, min(LATEST, record.timestamp()[1])) for record in found], pa.int64())
+        .cast(pa.timestamp("ms", tz="UTC"))
+        .cast(pa.timestamp("us", tz="UTC")),
     }
     if headers:
         listed = [record.headers() or () for record in found]

@@ -119,7 +119,7 @@ def extend(
         if extension.ranges:
             number = sum(end - start for start, end in extension.ranges.values())
             _LOG.debug(f"{topic.name}: reading {number:,} offsets of {len(extension.ranges)} partitions")
-            source = TopicSource(topic.name, settings, isolation)
+            source = TopicSource(topic.name, settings, isolation, log.newest)
             try:
                 segment = write_segment(spark, source, derivation, extension.ranges, home, index)
             except ReadFailedError as error:
@@ -147,7 +147,8 @@ def _log_state(topic: Topic, settings: Mapping[str, str], isolation: str) -> Log
         begins = cluster.begins(topic.name, described.partitions)
         decided = cluster.ends(topic.name, described.partitions)
         ends = cluster.high_watermarks(topic.name, described.partitions)
-    return LogState(described.id, begins, decided if isolation == "read_committed" else ends, ends)
+        newest = cluster.newest_time(topic.name, described.partitions)
+    return LogState(described.id, begins, decided if isolation == "read_committed" else ends, ends, newest)
 
 
 def _empty(topic: Topic, log: LogState, derivation: Derivation) -> Index:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ KEY = "key"
 PARTITION = "partition"
 OFFSET = "offset"
 TIMESTAMP = "timestamp"
+"""Its producer's time, or the broker's; one that no calendar of Python's holds is EARLIEST or LATEST."""
 VERSION = "version"
 """What the contract's `version` gives, as text."""
 EVENT_ID = "event_id"
@@ -38,12 +40,31 @@ KEY_READABLE = "key_readable"
 HEADERS = "headers"
 """All headers in their order; kept only where that is wanted."""
 
+# A day inside of what Python holds, so that it does in every time zone; in milliseconds since 1970.
+EARLIEST = int(datetime(1, 1, 2, tzinfo=UTC).timestamp()) * 1000
+LATEST = int(datetime(9999, 12, 30, tzinfo=UTC).timestamp()) * 1000
+
 STORED = (
     f"{ID} string, {ID_HASH} bigint, {KEY} binary, {PARTITION} int, {OFFSET} bigint, {TIMESTAMP} timestamp,"
     f" {VERSION} string, {EVENT_ID} string, {TYPE} string, {CORRELATION_ID} string,"
     f" {TOMBSTONE} boolean, {DELETES} boolean, {VALUE} string, {RAW} binary"
 )
 STORED_HEADERS = f"{HEADERS} array<struct<key: string, value: binary>>"
+
+
+def holdable(at: Column) -> Column:
+    """Build an instant that all readers hold: EARLIEST or LATEST for one that lies beyond."""
+    from pyspark.sql import functions as f
+
+    earliest, latest = (f.timestamp_millis(f.lit(each)) for each in (EARLIEST, LATEST))
+    return f.when(at.isNotNull(), f.greatest(earliest, f.least(latest, at)))
+
+
+def is_beyond(at: Column) -> Column:
+    """Whether an instant stands for one that lies beyond what can be held."""
+    from pyspark.sql import functions as f
+
+    return f.unix_millis(at).isin(EARLIEST, LATEST)
 
 
 def by_partition(offsets: Mapping[int, int | None]) -> Column:

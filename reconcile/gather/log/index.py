@@ -61,6 +61,8 @@ class Segment(Model):
     null_keys: int
     unreadable_keys: int
     unreadable_values: int
+    odd_times: int = 0
+    """Records whose times lie beyond what can be held."""
     digest: str
     """Of where its records stand."""
     files: dict[str, int]
@@ -126,6 +128,8 @@ class LogState:
     """Up to where each partition can be read: its end, or the first transaction that is still open if that matters."""
     ends: Mapping[int, int]
     """The end of each partition."""
+    newest: int = -1
+    """The largest time of a record, in milliseconds; -1 where there is none, or the cluster does not know."""
 
 
 @dataclass(frozen=True)

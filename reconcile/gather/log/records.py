@@ -117,7 +117,7 @@ class Derivation:
             (f.when(f.col(ID).isNull(), f.col("key")) if rebuilt else f.col("key")).alias(KEY),
             f.col("partition").alias(PARTITION),
             f.col("offset").alias(OFFSET),
-            f.col("timestamp").alias(TIMESTAMP),
+            history_columns.holdable(f.col("timestamp")).alias(TIMESTAMP),
             located.get(VERSION, nothing).alias(VERSION),
             f.coalesce(located.get(EVENT_ID, nothing), f.col(formats.POSITION)).alias(EVENT_ID),
             located.get(TYPE, nothing).alias(TYPE),

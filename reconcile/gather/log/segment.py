@@ -22,6 +22,7 @@ from reconcile.gather.log.history_columns import (
     RAW,
     TIMESTAMP,
     VALUE,
+    is_beyond,
 )
 from reconcile.gather.log.index import Held, Index, Range, Segment
 from reconcile.gather.log.records import Derivation
@@ -66,6 +67,8 @@ class TopicSource:
     settings: Mapping[str, str] = field(repr=False)
     """What `Cluster.resolve()` gives."""
     isolation: str
+    newest: int = -1
+    """The largest time of its records, in milliseconds."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -74,7 +77,9 @@ class TopicSource:
 
     def records(self, spark: SparkSession, ranges: Mapping[int, Range], *, headers: bool) -> DataFrame:
         """Read the records in these offsets; that fails if the log has lost some of them."""
-        if gapped.has_many_gaps(self.settings, self.topic, ranges, self.isolation):
+        # Spark counts microseconds in 64 bits.
+        beyond = self.newest * 1000 >= 2**63
+        if beyond or gapped.has_many_gaps(self.settings, self.topic, ranges, self.isolation):
             return gapped.records(spark, self.settings, self.topic, ranges, self.isolation, headers=headers)
 
         def each(place: int) -> str:
@@ -135,6 +140,7 @@ def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Ho
             f.count_if(no_id & f.col(KEY).isNull()).alias("null_keys"),
             f.count_if(no_id & f.col(KEY).isNotNull()).alias("unreadable_keys"),
             f.count_if(f.col(RAW).isNotNull()).alias("unreadable_values"),
+            f.count_if(is_beyond(f.col(TIMESTAMP))).alias("odd_times"),
             f.sum(f.shiftright(place, 32)).alias("high"),
             f.sum(f.shiftright(f.shiftleft(place, 32), 32)).alias("low"),
         )
@@ -162,6 +168,7 @@ def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Ho
         null_keys=sum(row["null_keys"] for row in found.values()),
         unreadable_keys=sum(row["unreadable_keys"] for row in found.values()),
         unreadable_values=sum(row["unreadable_values"] for row in found.values()),
+        odd_times=sum(row["odd_times"] for row in found.values()),
         digest=hashlib.sha256(repr(places).encode()).hexdigest(),
         files={entry.name: entry.size for entry in home.files.list(home.path(name)) if entry.name.endswith(".parquet")},
     )

@@ -73,7 +73,9 @@ class Servers:
 
     def _write(self, topics: Sequence[Topic]) -> None:
         admin = admin_client(self.lab.bootstrap)
-        for future in admin.create_topics([NewTopic(each.name, each.partitions, 1) for each in topics]).values():
+        any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # older brokers took any by default
+        made = [NewTopic(each.name, each.partitions, 1, config=any_time) for each in topics]
+        for future in admin.create_topics(made).values():
             future.result(60)
         for topic in topics:
             _await(topic.name, partial(offsets.led, admin, topic.name, topic.partitions))
@@ -193,7 +195,7 @@ def _send(producer: Producer, records: Sequence[Record]) -> None:
             value=record.value,
             headers=list(record.headers),
             partition=record.partition,
-            timestamp=int(record.at.timestamp() * 1000),
+            timestamp=int(record.at.timestamp() * 1000) if record.stamp is None else record.stamp,
             on_delivery=_delivered,
         )
         producer.poll(0)

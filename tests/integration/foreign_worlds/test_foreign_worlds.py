@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconcile.domain.plan_rules import Action
+from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.handoffs import Summary
-from tests.integration.foreign_worlds import keyed, lake, named, orders, parked, placed, written
+from tests.integration.foreign_worlds import keyed, lake, named, odd, orders, parked, placed, written
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.world import World
 from tests.integration.runs import Runs, findings
@@ -22,7 +24,7 @@ BUILDERS: tuple[Callable[[], World], ...] = (
     *(named.people, named.quiet),
     *(parked.ships,),
     *(placed.rooms, placed.grown, placed.deals, placed.visits),
-    *(written.wagons, written.cars, lake.lake),
+    *(written.wagons, written.cars, lake.lake, odd.oddities),
 )
 WORLDS = {each.__name__: each for each in BUILDERS}
 
@@ -121,6 +123,19 @@ def test_some_ids_are_told_of_as_in_a_run_on_all(audits: Audits, name: str) -> N
     job, _ = audits.runs.audited(audits.servers.contract(world), f"ids-{name}", ids=ids)
     some = {key: each for key, each in found.items() if key[1] in asked}
     assert _decided(some) == _decided(Findings(findings(job).items()))
+
+
+def test_one_odd_record_stops_no_plan(audits: Audits) -> None:
+    """What can be written is planned; an id that nothing can note down first, and an object 400 deep, are advice."""
+    world = audits.worlds["oddities"]
+    ids = [id_text for _, id_text in world.truth if id_text and id_text not in odd.UNWRITTEN]
+    job, _ = audits.runs.audited(audits.servers.contract(world), "planned-oddities", ids=ids)
+    planned = pipeline.plan(job)
+    assert [] == planned.reasons
+    actions = {each.aggregate_id: each.action for each in planned.links[0].items}
+    advised = dict.fromkeys((odd.LONG, odd.NESTED), Action.ADVICE)
+    assert advised == {name: each for name, each in actions.items() if each is not Action.RESTATE}
+    assert set(ids) == actions.keys()
 
 
 def _decided(found: Findings) -> dict[tuple[str, str | None], Any]:

@@ -46,6 +46,8 @@ class Record:
     headers: Headers
     event_id: str
     said: Row | None
+    stamp: int | None = None
+    """What its producer says is the time, in milliseconds, where that is no time that a clock shows."""
 
 
 @dataclass
