@@ -128,6 +128,7 @@ class Attributing:
             parked=tuple(_parked(each) for each in sorted(row[columns.PARKED] or (), key=_parked_at)),
             ledger=tuple(_entry(each) for each in row[columns.LEDGER] or ()),
             outbox_pending=row[columns.PENDING] or 0,
+            outbox_since=None if (since := row.get(columns.PENDING_SINCE)) is None else _instant(since),
             homes=self.router.homes(self._key(row)),
         )
 
@@ -206,7 +207,8 @@ def case_rows(readings: Readings) -> DataFrame:
     if readings.ledger is not None:
         parts.append(_newest(readings.ledger, columns.LEDGER))
     if readings.outbox is not None:
-        parts.append(readings.outbox.select(_key(f.col(ID)).alias(_KEY), columns.PENDING))
+        since = f.unix_micros(columns.PENDING_SINCE).alias(columns.PENDING_SINCE)
+        parts.append(readings.outbox.select(_key(f.col(ID)).alias(_KEY), columns.PENDING, since))
     joined = reduce(lambda rows, part: rows.join(part, _KEY, "left"), parts, suspects)
     return joined.select(
         ID,
@@ -219,6 +221,9 @@ def case_rows(readings: Readings) -> DataFrame:
         columns.PARKED,
         columns.LEDGER if readings.ledger is not None else f.lit(None).cast("array<string>").alias(columns.LEDGER),
         columns.PENDING if readings.outbox is not None else f.lit(None).cast("int").alias(columns.PENDING),
+        columns.PENDING_SINCE
+        if readings.outbox is not None
+        else f.lit(None).cast("bigint").alias(columns.PENDING_SINCE),
     )
 
 

@@ -57,6 +57,8 @@ class Outbox(Model):
     """The column with the aggregate's id."""
     published: Sql
     """SQL that is true where the event has been published."""
+    at: Text | None = None
+    """The column with the time at which the event was written: since then it waits."""
 
 
 class Source(Rows):

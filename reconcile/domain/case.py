@@ -196,5 +196,7 @@ class Case:
     """Its entries for these events, by time."""
     outbox_pending: int = 0
     """Rows of the source's outbox for this id that were not yet published."""
+    outbox_since: datetime | None = None
+    """When the oldest of them was written; None where that is not known."""
     homes: tuple[int, ...] = ()
     """The partitions where its key belongs, now or before the topic grew; empty if nothing explains the topic."""

@@ -131,4 +131,5 @@ def cut_notes(case: Case) -> list[Evidence]:
 def outbox_note(case: Case) -> Evidence:
     """Describe the outbox."""
     rows = case.outbox_pending
-    return Evidence("outbox", f"{rows} of its rows {'is' if rows == 1 else 'are'} not published")
+    note = f"{rows} of its rows {'is' if rows == 1 else 'are'} not published"
+    return Evidence("outbox", note, at=case.outbox_since)

@@ -10,6 +10,7 @@ from typing import Literal
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Finding, Status
 from reconcile.domain.key import is_keepable
+from reconcile.domain.outbox import WaitingEvents
 
 
 class Action(StrEnum):
@@ -80,6 +81,10 @@ class AggregateFacts:
     """Whether the source or the log has a state of it."""
     last_version: int | None = None
     """The version of that state: the one that a deletion would carry."""
+    waiting: WaitingEvents | None = None
+    """What waits in the source's outbox now."""
+    arrived: bool = False
+    """Whether the log has records of it that it did not have when the run read it."""
 
 
 def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
@@ -88,7 +93,7 @@ def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
     if not base.action.writes:
         return base
     decide = _against_deletion if base.action is Action.TOMBSTONE else _against_restatement
-    against = decide(finding, terms, facts)
+    against = _against_overtaking(finding, facts) or decide(finding, terms, facts)
     if against is None and not facts.key_known:
         against = _advice("no record of it shows how its key is written: let its owner publish it once")
     if against is None and facts.lagging:
@@ -97,6 +102,16 @@ def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
             f"the group has not consumed its records in partition {where}: they could overtake a correction"
         )
     return against or Treatment(base.action, base.reason + _not_brought(finding, terms))
+
+
+def published_since(cause: str, basis: int | None, logged: int | None) -> bool:
+    """Decide whether the log has what a correction would say: for a change that no event had told, its own event too.
+
+    A version that nobody knows decides nothing.
+    """
+    if basis is None or logged is None:
+        return False
+    return logged > basis or (logged == basis and cause == Cause.NEVER_PUBLISHED)
 
 
 def by_finding(finding: Finding, terms: Terms) -> Treatment:
@@ -130,6 +145,8 @@ def _against_contract(finding: Finding, terms: Terms, base: Treatment) -> Treatm
     if terms.causes is not None and finding.cause not in terms.causes:
         return _not_repaired(f"the contract does not repair {finding.cause}: see repair.causes")
     deletes = base.action is Action.TOMBSTONE
+    if (outbox := next((each for each in finding.evidence if each.kind == "outbox"), None)) is not None:
+        return _waits(WaitingEvents(1, since=outbox.at))
     waiting = {each.kind for each in finding.evidence if each.unresolved}
     # What is older than a correction is ignored by a copy that compares versions, as long as it has the row.
     harmed = terms.guard == "none" or deletes
@@ -156,6 +173,19 @@ def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
     return None
 
 
+def _against_overtaking(finding: Finding, facts: AggregateFacts) -> Treatment | None:
+    """Say that the source's own event is on its way or was published since, if it is: both would be applied then."""
+    if facts.waiting is not None:
+        return _waits(facts.waiting)
+    if facts.arrived and (finding.cause is Cause.NEVER_PUBLISHED or facts.version is None):
+        return _not_repaired("moved on: an event of it was published since the run read the log")
+    return None
+
+
+def _waits(events: WaitingEvents) -> Treatment:
+    return _not_repaired(f"an event of it waits in the source's outbox{events.age}: see why it is not published")
+
+
 def _against_restatement(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment | None:
     """Say why an aggregate is not restated, if it is not."""
     if facts.rows > 1:
@@ -164,7 +194,7 @@ def _against_restatement(finding: Finding, terms: Terms, facts: AggregateFacts) 
         return _not_repaired("moved on: the source no longer has it")
     if finding.source_version != facts.version:
         return _not_repaired(f"moved on: the source is at version {facts.version}, and was at {finding.source_version}")
-    if None not in (facts.log_version, facts.version) and facts.log_version > facts.version:  # type: ignore[operator]
+    if published_since(finding.cause, facts.version, facts.log_version):
         return _not_repaired(f"moved on: the log is at version {facts.log_version} already")
     return _ignored(finding, terms, facts.version)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from reconcile.contract.model import Consumer, Contract, StashTable
 from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
+from reconcile.domain.outbox import WaitingEvents
 from reconcile.errors import RefusedError
 from reconcile.gather import spark_read_errors
 from reconcile.gather.evidence import outbox, stash_table
@@ -115,6 +116,16 @@ class LinkReader:
         if isinstance(store, OpenPostgres):
             return outbox.pending(self.spark, store, box)
         return outbox.pending_by_spark(self.spark, store, box)
+
+    def waiting(self, ids: Collection[str]) -> dict[str, WaitingEvents]:
+        """Read what waits in the source's outbox of these ids; nothing where there is no outbox."""
+        box, store = self.contract.source.outbox, self._stores[0]
+        if box is None or not ids:
+            return {}
+        if isinstance(store, OpenPostgres):
+            return outbox.waiting(store, box, ids)
+        with self.reading():
+            return outbox.waiting_by_spark(self.spark, store, box, ids)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

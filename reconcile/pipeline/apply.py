@@ -164,8 +164,8 @@ class _Applying:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
                 logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
         with open_link(job, contract.consumer(link.consumer)) as reader:
-            rows = SourceValues(reader).of(ids)
-        return guarded(link.corrections, rows, logged, writer), writer
+            rows, waiting = SourceValues(reader).of(ids), reader.waiting(ids)
+        return guarded(link.corrections, rows, waiting, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:
         """Wait until the groups that this one builds on have passed their corrections."""

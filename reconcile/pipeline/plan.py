@@ -147,6 +147,7 @@ class _Planning:
             topic = self._topic(cluster, going)
             partitions = cluster.topic(contract.topic.name).partitions
             names = [each.consumer.name for each in going]
+            log_ends = {each.partition: each.log_end for each in job.run.read(Fence).topic.partitions}
             with open_fence(contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
                 for draft in going:
                     link, consumer = draft.empty.link, draft.consumer
@@ -157,7 +158,8 @@ class _Planning:
                         rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader).of(draft.ids)
                         committed = cluster.committed(consumer.group, contract.topic.name, partitions)
                         misread = Rereading(reader, value_schema(job)).problems
-                        facts = LinkFacts(topic, routes[link], committed, rows, misread)
+                        waiting = reader.waiting(draft.ids)
+                        facts = LinkFacts(topic, routes[link], committed, rows, waiting, log_ends, misread)
                         found[link] = planning.planned(
                             draft.empty, draft.findings, contract, consumer, job.run.id, facts
                         )

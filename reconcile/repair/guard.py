@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from reconcile.contract.model import Topic
 from reconcile.domain.canonical import version_number
 from reconcile.domain.correction import RUN_ID, Correction, key_digest
+from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Item
-from reconcile.domain.plan_rules import Action
+from reconcile.domain.plan_rules import Action, published_since
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.json_values import MisfitError
 from reconcile.repair.logged_aggregates import LoggedAggregate
@@ -33,10 +34,11 @@ class Guarded:
 def guarded(
     items: Sequence[Item],
     rows: Mapping[str, Sequence[SourceRow]],
+    waiting: Mapping[str, WaitingEvents],
     logged: Mapping[str, LoggedAggregate],
     writer: CorrectionWriter,
 ) -> Guarded:
-    """Build the records of those items whose source, and whose key, is as it was when the plan was made."""
+    """Build the records of those items whose source, outbox and key are as they were when the plan was made."""
     corrections: list[Correction] = []
     dropped: dict[str, str] = {}
     for item in items:
@@ -44,7 +46,7 @@ def guarded(
         assert item.correction_id is not None
         of_id = rows.get(item.aggregate_id, ())
         of_log = logged.get(item.aggregate_id)
-        reason = moved_on(item, of_id)
+        reason = moved_on(item, of_id, waiting.get(item.aggregate_id)) or _logged_since(item, of_log, writer)
         if reason is None:
             if of_log is None or of_log.key is None or key_digest(of_log.key) != item.key:
                 reason = "the log no longer shows the key that it was planned with"
@@ -58,8 +60,10 @@ def guarded(
     return Guarded(tuple(corrections), dropped)
 
 
-def moved_on(item: Item, rows: Sequence[SourceRow]) -> str | None:
-    """Say how the source has moved on since the plan, if it has."""
+def moved_on(item: Item, rows: Sequence[SourceRow], waiting: WaitingEvents | None = None) -> str | None:
+    """Say how the source has moved on since the plan, if it has; what waits in its outbox will bring its own event."""
+    if waiting is not None:
+        return f"moved on: an event of it waits in the source's outbox{waiting.age}"
     present = [each for each in rows if not each.gone]
     if item.action is Action.TOMBSTONE:
         return "moved on: the source has it again" if present else None
@@ -72,11 +76,20 @@ def moved_on(item: Item, rows: Sequence[SourceRow]) -> str | None:
     return None if present[0].basis == item.basis else "moved on: the source says something else at the same version"
 
 
+def _logged_since(item: Item, logged: LoggedAggregate | None, writer: CorrectionWriter) -> str | None:
+    """Say that the main topic is ahead of a correction that goes elsewhere: emission looks at its own topic only."""
+    if logged is None or item.topic == writer.contract.topic.name:
+        return None
+    ahead = published_since(item.cause, item.basis_version, logged.version)
+    return f"moved on: the log is at version {logged.version}" if ahead else None
+
+
 @dataclass(frozen=True)
 class NewerThanBasis:
     """Tells whether a record of a correction's key is newer than what the correction was made from.
 
-    Where nobody can know, it counts as newer: a correction that is dropped does no harm.
+    Where nobody can know, it counts as newer: a correction that is dropped does no harm. Of a change that no event had
+    told, the event itself is newer too: it would be applied beside the correction.
     """
 
     topic: Topic
@@ -94,4 +107,4 @@ class NewerThanBasis:
         if seen.value is None or correction.basis_version is None:
             return True
         version = version_number(locate(self.topic.version, seen.headers, body))
-        return version is None or version > correction.basis_version
+        return version is None or published_since(correction.cause, correction.basis_version, version)

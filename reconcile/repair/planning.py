@@ -15,6 +15,7 @@ from reconcile.domain import mapping, plan_rules
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import Correction, correction_id, key_digest
 from reconcile.domain.finding import Finding
+from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Caps, Item, LinkPlan
 from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
 from reconcile.repair.correction_writer import CorrectionWriter, carried, deletion, versioned_deletion
@@ -58,6 +59,10 @@ class LinkFacts:
     """How far the group has come in the main topic."""
     rows: Mapping[str, Sequence[SourceRow]]
     """The source's rows now."""
+    waiting: Mapping[str, WaitingEvents] = field(default_factory=dict)
+    """What waits in the source's outbox now, by the aggregate's id."""
+    log_ends: Mapping[int, int] = field(default_factory=dict)
+    """Where each partition ended when the run read the log."""
     misread: Callable[[Sequence[Correction], Sequence[Correction]], Sequence[str]] = lambda *_: ()
     """Says what restatements and deletions would bring, read as events, that is not what the source says."""
 
@@ -194,7 +199,7 @@ class _Drafting:
         logged = self._logged(item.aggregate_id)
         home = None if logged.key is None else self._router.home(logged.key)
         rows = self._facts.rows.get(item.aggregate_id, ())
-        treatment = plan_rules.treat(finding, self._terms, self._aggregate(logged, home, rows))
+        treatment = plan_rules.treat(finding, self._terms, self._aggregate(item.aggregate_id, logged, home, rows))
         item = _item(self._link, finding, treatment)
         if not item.action.writes or logged.key is None:
             return _ItemDraft(item)
@@ -221,7 +226,9 @@ class _Drafting:
         except ValueError:
             return logged
 
-    def _aggregate(self, logged: LoggedAggregate, home: int | None, rows: Sequence[SourceRow]) -> AggregateFacts:
+    def _aggregate(
+        self, id_text: str, logged: LoggedAggregate, home: int | None, rows: Sequence[SourceRow]
+    ) -> AggregateFacts:
         present = [each for each in rows if not each.gone]
         return AggregateFacts(
             rows=len(present),
@@ -231,6 +238,8 @@ class _Drafting:
             key_known=logged.key is not None,
             state_known=bool(rows) or logged.body is not None,
             last_version=rows[0].version if rows else logged.version,
+            waiting=self._facts.waiting.get(id_text),
+            arrived=any(last >= self._facts.log_ends.get(p, last + 1) for p, last in logged.last.items()),
         )
 
     def _lagging(self, logged: LoggedAggregate, home: int) -> tuple[int, ...]:

@@ -31,6 +31,8 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import DatabaseTimeoutError, Group
 from reconcile.lab.services.copies import LOGIN, Record
+from reconcile.lab.services.relay import send
+from reconcile.lab.services.user import OutboxEvent
 from reconcile.pipeline import apply as stage_apply
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.apply import NotApprovedError, PlanRefusedError
@@ -417,6 +419,54 @@ def test_a_newer_event_in_the_log_forbids_a_correction(world: World, monkeypatch
     assert ((), ["a newer event"]) == (link.emitted, [each.reason[:13] for each in link.dropped])
 
 
+def test_an_event_in_the_outbox_is_not_told_twice(world: World) -> None:
+    """A feed of immutable records would have the event and its correction: the plan leaves it to the relay."""
+    made: list[OutboxEvent] = []
+    world.stage(lambda stage: made.append(stage.user.sign_in(stage.people(1)[0].user_id)))
+    job, plan = world.planned(world.contract(ACTIVITY), "in-outbox", made[0].aggregate_id)
+    pipeline.apply(job, approved=True)
+    world.consume()
+    assert [(1,)] == _activity(world, made[0].aggregate_id)
+    waits = "an event of it waits in the source's outbox since 20"
+    assert [True] == [each.reason.startswith(waits) for each in plan.links[0].items]
+
+
+def test_an_event_that_was_put_back_into_the_outbox_is_not_told_twice(world: World) -> None:
+    """Lost by the relay when it was planned for; somebody lets it be published anew: the guard sees it."""
+    made: list[OutboxEvent] = []
+    world.stage(lambda stage: made.append(_lost(stage, stage.user.sign_in(stage.people(1)[0].user_id))))
+    job, plan = world.planned(world.contract(ACTIVITY), "put-back", made[0].aggregate_id)
+    assert 1 == len(list(plan.corrections))
+    world.stage(partial(_put_back, event=made[0]))
+    (link,) = pipeline.apply(job, approved=True).links
+    world.consume()
+    assert [(1,)] == _activity(world, made[0].aggregate_id)
+    assert [True] == [each.reason.startswith("moved on: an event of it waits") for each in link.dropped]
+
+
+def test_the_event_itself_forbids_the_correction_of_what_was_never_published(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between guard and commit, at the very version of the correction."""
+    made: list[OutboxEvent] = []
+
+    def renamed(stage: Stage) -> None:
+        (person,) = stage.people(1)
+        made.append(_lost(stage, stage.user.rename(person.user_id, stage.first_name(person.first_name))))
+
+    world.stage(renamed)
+    job, plan = world.planned(world.contract(), "published-late", made[0].aggregate_id)
+    assert ["never_published"] == [each.cause for each in plan.corrections]
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        world.stage(lambda stage: send(stage.sender, made))
+        return emit(*args, **kwargs)
+
+    monkeypatch.setattr(stage_apply, "emit", late)
+    (link,) = pipeline.apply(job, approved=True).links
+    assert ((), ["a newer event"]) == (link.emitted, [each.reason[:13] for each in link.dropped])
+
+
 def test_caps_refuse_a_plan_and_it_says_what_it_would_be(world: World) -> None:
     """The command exits 2 and lists the correction all the same."""
     someone = world.edited()
@@ -451,6 +501,23 @@ def said(world: World, *words: str, answer: str | None = None) -> Any:
     """Call the command line."""
     settings = ("--config", str(world.runs.settings_file), "--workspace", str(world.runs.folder))
     return CliRunner().invoke(cli, [*words, *settings], input=answer)
+
+
+def _lost(stage: Stage, event: OutboxEvent) -> OutboxEvent:
+    """Let the relay mark an event as published that it never sent."""
+    stage.relay.mark_published([position for position, each in stage.unpublished() if each.event_id == event.event_id])
+    return event
+
+
+def _put_back(stage: Stage, event: OutboxEvent) -> None:
+    stage.execute("user", "update outbox set published_at = null where event_id = %s", event.event_id)
+
+
+def _activity(world: World, record_id: str) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    count = "select count(*) from activity_record where record_id = %s"
+    world.stage(lambda stage: found.extend(stage.execute("activity", count, record_id)))
+    return found
 
 
 def _known(job: Job) -> tuple[str | None, int | None]:

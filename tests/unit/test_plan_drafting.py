@@ -16,6 +16,7 @@ from reconcile.contract.model import Contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction, correction_id, event_id, key_digest
 from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop
+from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.domain.plan import LinkPlan
 from reconcile.domain.plan_rules import Action
@@ -162,6 +163,21 @@ def test_records_elsewhere_have_to_be_consumed_first() -> None:
     logged = LoggedAggregate({HOME: 40, 3: 90}, ID.encode(), HOME, 5)
     before, after = (world(of, logged=logged, committed={**SINCE, 3: offset}) for offset in (90, 91))
     assert (Action.NOT_REPAIRED, Action.RESTATE) == tuple(planned(of, each).items[0].action for each in (before, after))
+
+
+@pytest.mark.parametrize(("end", "done"), [(40, Action.NOT_REPAIRED), (41, Action.RESTATE)])
+def test_an_event_that_came_after_the_run_read_the_log_is_known(end: int, done: Action) -> None:
+    """The outbox has caught up between audit and plan; versions do not tell."""
+    of = contract()
+    now = replace(world(of, logged=replace(SEEN, version=None)), log_ends={HOME: end})
+    assert done == planned(of, now, finding(cause=Cause.NEVER_PUBLISHED)).items[0].action
+
+
+def test_what_waits_in_the_outbox_when_the_plan_is_made_is_left() -> None:
+    """Whatever the audit saw."""
+    of = contract()
+    now = replace(world(of), waiting={ID: WaitingEvents(2)})
+    assert "waits in the source's outbox" in planned(of, now).items[0].reason
 
 
 def test_a_group_that_reads_uncommitted_records_is_refused() -> None:

@@ -15,6 +15,7 @@ from reconcile.contract.model import Contract, Topic
 from reconcile.control.corrections import CorrectionRecord, CorrectionState
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Correction, key_digest
+from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Item, LinkPlan
 from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
@@ -60,15 +61,15 @@ class Record:
         return self._headers
 
 
-def correction(basis_version: int | None = 5) -> Correction:
+def correction(basis_version: int | None = 5, cause: str = "skipped") -> Correction:
     """Give a correction at a version."""
-    return Correction("c-1", "e-1", "l", "u-1", "skipped", "t", 0, b"u-1", b"{}", (), basis_version, 0)
+    return Correction("c-1", "e-1", "l", "u-1", cause, "t", 0, b"u-1", b"{}", (), basis_version, 0)
 
 
-def is_newer(value: object, basis_version: int | None = 5, **headers: str) -> bool:
+def is_newer(value: object, basis_version: int | None = 5, cause: str = "skipped", **headers: str) -> bool:
     """Tell whether a record is newer than a correction."""
     record = cast("Message", Record(value, **{name.replace("_", "-"): text for name, text in headers.items()}))
-    return NewerThanBasis(TOPIC, Codec("json"), "run-1")(record, correction(basis_version))
+    return NewerThanBasis(TOPIC, Codec("json"), "run-1")(record, correction(basis_version, cause))
 
 
 @pytest.mark.parametrize(("rows", "why"), [
@@ -86,15 +87,19 @@ def test_a_source_that_moved_on_is_told(rows: list[SourceRow], why: str | None) 
     assert why is None or why in (found or "")
 
 
+def writer() -> CorrectionWriter:
+    """Build what writes corrections of e-mail addresses."""
+    contract = Contract.model_validate(yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8")))
+    contract = contract.model_copy(update={"topic": TOPIC.model_copy(update={"value": {"email": "mail"}})})
+    return CorrectionWriter(contract, TopicForm(Codec("json"), usual_type="Renamed"), "run-1", {0: 0})
+
+
 @pytest.mark.parametrize(("key", "dropped"), [(b"u-1", False), (b'"u-1"', True), (None, True)])
 def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dropped: bool) -> None:
     """The log may have lost the records that showed it since the plan was made."""
-    contract = Contract.model_validate(yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8")))
-    contract = contract.model_copy(update={"topic": TOPIC.model_copy(update={"value": {"email": "mail"}})})
-    form = TopicForm(Codec("json"), usual_type="Renamed")
     logged = {} if key is None else {"u-1": LoggedAggregate(key=key)}
     item = ITEM.model_copy(update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1")})
-    found = guarded([item], {"u-1": [ROW]}, logged, CorrectionWriter(contract, form, "run-1", {0: 0}))
+    found = guarded([item], {"u-1": [ROW]}, {}, logged, writer())
     assert (dropped, not dropped) == ("the log no longer shows the key" in str(found.dropped), bool(found.corrections))
 
 
@@ -115,6 +120,38 @@ def test_a_row_that_came_back_is_not_deleted(rows: list[SourceRow], dropped: boo
 def test_newer_is_told_by_the_version(value: object, newer: bool) -> None:
     """What deletes, or cannot be told, counts as newer."""
     assert newer == is_newer(value)
+
+
+@pytest.mark.parametrize(("version", "newer"), [(4, False), (5, True), (6, True)])
+def test_the_event_that_was_never_published_is_newer_than_its_correction(version: int, newer: bool) -> None:
+    """It says the same: a copy that holds one row for each event would have two."""
+    assert newer == is_newer({"version": version}, cause="never_published")
+
+
+def test_what_waits_in_the_outbox_is_left_to_its_own_event() -> None:
+    """The row was put back since the plan, or was written after it."""
+    found = moved_on(ITEM, [ROW], WaitingEvents(1, since=datetime(2026, 1, 1, tzinfo=UTC)))
+    assert "moved on: an event of it waits in the source's outbox since 2026-01-01T00:00:00Z" == found
+
+
+@pytest.mark.parametrize(
+    ("topic", "cause", "version", "dropped"),
+    [
+        ("fix", "skipped", 5, False),
+        ("fix", "skipped", 6, True),
+        ("fix", "never_published", 5, True),
+        ("t", "never_published", 5, False),
+    ],
+)
+def test_the_main_topic_is_looked_at_for_a_correction_that_goes_elsewhere(
+    topic: str, cause: str, version: int, dropped: bool
+) -> None:
+    """The emission reads the topic that it writes to, and no other."""
+    item = ITEM.model_copy(
+        update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1"), "topic": topic, "cause": cause}
+    )
+    found = guarded([item], {"u-1": [ROW]}, {}, {"u-1": LoggedAggregate(key=b"u-1", version=version)}, writer())
+    assert dropped == ("the log is at version" in str(found.dropped))
 
 
 def test_a_type_that_says_nothing_of_the_state_is_not_newer() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import product
 from typing import Literal
 
@@ -20,12 +21,14 @@ from reconcile.domain.finding import (
     Hop,
     Status,
 )
+from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import repair_order
-from reconcile.domain.plan_rules import TABLE, Action, AggregateFacts, Terms, treat
+from reconcile.domain.plan_rules import TABLE, Action, AggregateFacts, Terms, by_finding, treat
 from reconcile.files import committed
 
 TERMS = Terms(deletes=True, carried=frozenset({"email", "phone"}))
 HERE = AggregateFacts(version=5, log_version=5)
+UNPUBLISHED = AggregateFacts(version=5, log_version=4)
 GONE = AggregateFacts(rows=0, version=None, log_version=5)
 ALL = list(product(Cause, Difference))
 
@@ -48,9 +51,11 @@ def finding(cause: Cause = Cause.SKIPPED, difference: Difference = Difference.CH
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def facts(difference: Difference) -> AggregateFacts:
+def facts(difference: Difference, cause: Cause = Cause.SKIPPED) -> AggregateFacts:
     """Give how an aggregate stands that is as its finding says."""
-    return GONE if difference is Difference.ORPHAN else HERE
+    if difference is Difference.ORPHAN:
+        return GONE
+    return UNPUBLISHED if cause is Cause.NEVER_PUBLISHED else HERE
 
 
 def action(of: Finding, terms: Terms = TERMS, now: AggregateFacts = HERE) -> Action:
@@ -61,13 +66,13 @@ def action(of: Finding, terms: Terms = TERMS, now: AggregateFacts = HERE) -> Act
 @pytest.mark.parametrize(("cause", "difference"), ALL)
 def test_each_cause_and_difference_has_its_treatment(cause: Cause, difference: Difference) -> None:
     """Where nothing speaks against it, what the table says is done."""
-    assert TABLE[cause][difference] == treat(finding(cause, difference), TERMS, facts(difference))
+    assert TABLE[cause][difference] == treat(finding(cause, difference), TERMS, facts(difference, cause))
 
 
 @pytest.mark.parametrize(("cause", "difference"), ALL)
 def test_a_record_is_only_written_where_it_can_mend(cause: Cause, difference: Difference) -> None:
     """A state is restated for what the source has, a deletion is told of what it has not, and of nothing else."""
-    done = action(finding(cause, difference), now=facts(difference))
+    done = action(finding(cause, difference), now=facts(difference, cause))
     assert (done is Action.TOMBSTONE) <= (difference is Difference.ORPHAN)
     assert (done is Action.RESTATE) <= (difference in (Difference.MISSING, Difference.CHANGED))
 
@@ -88,14 +93,14 @@ def test_nothing_is_written_against_a_veto(
     cause: Cause, difference: Difference, terms: Terms, now: AggregateFacts | None, status: Status
 ) -> None:
     """No cause and no difference passes a cause that is not permitted, an unconfirmed finding, unread records."""
-    done = treat(finding(cause, difference, status=status), terms, now or facts(difference))
+    done = treat(finding(cause, difference, status=status), terms, now or facts(difference, cause))
     assert done.action in (Action.ADVICE, Action.NOT_REPAIRED)
 
 
 @pytest.mark.parametrize(("cause", "difference"), ALL)
 def test_every_treatment_has_a_reason(cause: Cause, difference: Difference) -> None:
     """A person can read why."""
-    assert treat(finding(cause, difference), TERMS, facts(difference)).reason
+    assert treat(finding(cause, difference), TERMS, facts(difference, cause)).reason
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -142,6 +147,48 @@ def test_a_deletion_that_is_told_by_a_state_needs_one() -> None:
     assert Action.TOMBSTONE == action(orphan, deleting, unknown)
     assert Action.ADVICE == action(orphan, replace(deleting, tombstones=False), unknown)
     assert Action.TOMBSTONE == action(orphan, replace(deleting, tombstones=False), GONE)
+
+
+@pytest.mark.parametrize("difference", [Difference.MISSING, Difference.ORPHAN, Difference.CHANGED])
+@pytest.mark.parametrize("cause", [Cause.NEVER_PUBLISHED, Cause.SKIPPED, Cause.FOREIGN_WRITE])
+def test_an_id_with_an_event_in_the_outbox_is_not_repaired(cause: Cause, difference: Difference) -> None:
+    """The event and the correction would both be applied; the reason says how long the event waits."""
+    waiting = WaitingEvents(1, since=datetime(2026, 1, 1, tzinfo=UTC))
+    done = treat(finding(cause, difference), TERMS, replace(facts(difference), waiting=waiting))
+    assert (Action.NOT_REPAIRED, True) == (done.action, "outbox since 2026-01-01T00:00:00Z" in done.reason)
+
+
+def test_an_outbox_without_times_says_when_it_was_seen() -> None:
+    """Nobody knows since when the event waits."""
+    waiting = WaitingEvents(1, seen_at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert "outbox, seen at 2026-01-02T00:00:00Z" in treat(finding(), TERMS, replace(HERE, waiting=waiting)).reason
+
+
+def test_what_the_audit_saw_in_the_outbox_is_not_repaired() -> None:
+    """Its finding says so, and the caps do not count it."""
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    seen = Evidence("outbox", "1 of its rows is not published", at=since)
+    done = by_finding(finding(Cause.NEVER_PUBLISHED, evidence=(seen,)), TERMS)
+    assert (Action.NOT_REPAIRED, True) == (done.action, "since 2026-01-01T00:00:00Z" in done.reason)
+
+
+@pytest.mark.parametrize(("cause", "version", "done"), [
+    (Cause.NEVER_PUBLISHED, 5, Action.NOT_REPAIRED),
+    (Cause.SKIPPED, 5, Action.RESTATE),
+    (Cause.SKIPPED, None, Action.NOT_REPAIRED),
+])  # fmt: skip
+def test_an_event_that_was_published_since_the_audit_forbids_a_correction(
+    cause: Cause, version: int | None, done: Action
+) -> None:
+    """Where it may say what the correction says: it was never published before, or versions tell nothing."""
+    now = replace(HERE, version=version, log_version=None, arrived=True)
+    assert done == action(finding(cause, source_version=version), now=now)
+
+
+def test_the_event_of_what_was_never_published_forbids_a_correction() -> None:
+    """The log has the source's version by now."""
+    of = finding(Cause.NEVER_PUBLISHED)
+    assert (Action.NOT_REPAIRED, Action.RESTATE) == (action(of), action(of, now=replace(HERE, log_version=4)))
 
 
 def test_a_log_that_is_ahead_of_the_source_forbids_a_restatement() -> None:
@@ -195,9 +242,9 @@ def test_what_may_still_be_applied_comes_first(
     """Whatever the cause is: what lies in the stash or a retry topic would overwrite a correction."""
     lying = Evidence(kind, "lies here", unresolved=True)
     of = finding(cause, difference, evidence=(lying,))
-    assert TABLE[as_if or cause][difference] == treat(of, TERMS, facts(difference))
+    assert TABLE[as_if or cause][difference] == treat(of, TERMS, facts(difference, cause))
     over = replace(of, evidence=(replace(lying, unresolved=False),))
-    assert TABLE[cause][difference] == treat(over, TERMS, facts(difference))
+    assert TABLE[cause][difference] == treat(over, TERMS, facts(difference, cause))
 
 
 @pytest.mark.parametrize("guard", ["newer", "newer-or-equal"])

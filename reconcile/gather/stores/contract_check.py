@@ -78,6 +78,7 @@ def source_types(session: StoreSession, contract: Contract, found: Mismatches) -
         outbox_parts = [
             _column((*here, "id"), outbox.id),
             _Part((*here, "published"), outbox.published, test=True),
+            *([_column((*here, "at"), outbox.at)] if outbox.at else []),
         ]
         _table(session, here, outbox.table, outbox_parts, found)
     return types
