@@ -82,6 +82,8 @@ def _show(found: Fence) -> None:
         parts.append(f"{source.outbox_pending:,} outbox rows not yet published")
     begin, end = (sum(getattr(each, name) for each in topic.partitions) for name in ("begin", "end"))
     console.print(f"source  {', '.join(parts)}", markup=False)
+    for limit in source.limits:
+        console.print(f"        note: {limit}", markup=False)
     console.print(
         f"topic   {topic.name} on {topic.cluster}: {len(topic.partitions)} partitions,"
         f" begin {begin:,}, end {end:,} (sums of offsets)",

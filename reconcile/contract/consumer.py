@@ -258,6 +258,8 @@ class RepairTerms(Model):
     """A plan with more corrections than this is refused."""
     max_ratio: Ratio = 0.01
     """A plan that would correct a larger part of all aggregates than this is refused."""
+    min_confidence: Literal["certain", "probable", "possible"] = "probable"
+    """How sure the cause of a finding has to be; below it there is advice. A deletion always wants `certain`."""
     approval: Literal["required", "none"] = "required"
     """Whether a person approves each plan before it is applied."""
 

@@ -47,6 +47,11 @@ class Confidence(StrEnum):
     PROBABLE = "probable"
     POSSIBLE = "possible"
 
+    def reaches(self, least: Confidence) -> bool:
+        """Decide whether it is at least as strong as another."""
+        order = list(Confidence)
+        return order.index(self) <= order.index(least)
+
 
 class Hop(StrEnum):
     """Where it broke."""

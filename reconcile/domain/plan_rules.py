@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from reconcile.domain.cause import Cause
-from reconcile.domain.finding import Difference, Finding, Status
+from reconcile.domain.finding import Confidence, Difference, Finding, Status
 from reconcile.domain.key import is_keepable
 from reconcile.domain.outbox import WaitingEvents
 
@@ -46,6 +46,8 @@ class Terms:
     causes: frozenset[Cause] | None = None
     """The causes that are repaired; None for every one with a safe repair."""
     deletes: bool = False
+    min_confidence: Confidence = Confidence.PROBABLE
+    """How sure the cause has to be for a restatement; a deletion wants it certain."""
     guard: Literal["none", "newer", "newer-or-equal"] = "none"
     records: bool = False
     """Whether the copy holds one immutable row for each event."""
@@ -83,6 +85,10 @@ class AggregateFacts:
     """The version of that state: the one that a deletion would carry."""
     waiting: WaitingEvents | None = None
     """What waits in the source's outbox now."""
+    unproven: tuple[str, ...] = ()
+    """Why it is not proven that the aggregate is gone where the source does not show it."""
+    alive: bool = False
+    """Whether the log's newest event of it says that it exists."""
     arrived: bool = False
     """Whether the log has records of it that it did not have when the run read it."""
 
@@ -153,11 +159,22 @@ def _against_contract(finding: Finding, terms: Terms, base: Treatment) -> Treatm
     for cause, kind in ((Cause.STASHED, "stash"), (Cause.RETRYING, "retry")):
         if harmed and kind in waiting:
             return TABLE[cause][finding.difference]
+    if (unsure := _unsure(finding, terms, deletes=deletes)) is not None:
+        return unsure
     if terms.records and finding.difference is not Difference.MISSING:
         return _advice("the copy never changes what it has: correct or delete its row by hand")
     if deletes:
         return None if terms.deletes else _not_repaired("the contract permits no deletions: see repair.deletes")
     return _not_carried(finding, terms)
+
+
+def _unsure(finding: Finding, terms: Terms, *, deletes: bool) -> Treatment | None:
+    """Say that the cause is not sure enough, if it is not."""
+    if not finding.confidence.reaches(terms.min_confidence):
+        return _advice(f"its cause is {finding.confidence} only: look at it, or lower repair.min_confidence")
+    if deletes and terms.deletes and finding.confidence is not Confidence.CERTAIN:
+        return _advice(f"its cause is {finding.confidence}, and only a certain one is deleted for: look at it")
+    return None
 
 
 def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
@@ -216,6 +233,11 @@ def _against_deletion(finding: Finding, terms: Terms, facts: AggregateFacts) -> 
     """Say why an aggregate is not deleted, if it is not."""
     if facts.rows:
         return _not_repaired("moved on: the source has it again")
+    if facts.unproven:
+        why = "; ".join(facts.unproven)
+        return _advice(f"nothing proves that the source has it no more ({why}): look at its primary")
+    if facts.alive:
+        return _advice("the log's newest event of it does not delete it: let its owner publish the deletion")
     if not terms.deletable:
         return _advice("no record can be written that topic.delete takes for a deletion: delete its row by hand")
     if not (terms.tombstones or facts.state_known):

@@ -72,6 +72,8 @@ def by_postgres(link: str, said: str) -> ReconcileError | None:
         return StoreUnreachableError(f"{link}: a store cannot be reached: {match[1]}; see that it is up, and try again")
     if match := _POSTGRES.search(said):
         message = match[1].strip()
+        if message.startswith(errors.ROW_SECURITY):
+            return errors.RowSecurityError(f"{link}: {errors.row_security(message)}")
         for mark, kind, what_to_do in _KINDS:
             if message.startswith(mark):
                 return kind(f"{link}: {message}; {what_to_do}")

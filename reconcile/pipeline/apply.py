@@ -27,7 +27,7 @@ from reconcile.quality import gate
 from reconcile.repair import planning
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.emission import EmissionTask, emit
-from reconcile.repair.guard import Guarded, NewerThanBasis, guarded
+from reconcile.repair.guard import Guarded, NewerThanBasis, SourceNow, guarded
 from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.source_values import SourceValues
 from reconcile.repair.verification import last_places, passed
@@ -164,8 +164,8 @@ class _Applying:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
                 logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
         with open_link(job, contract.consumer(link.consumer)) as reader:
-            rows, waiting = SourceValues(reader).of(ids), reader.waiting(ids)
-        return guarded(link.corrections, rows, waiting, logged, writer), writer
+            source = SourceNow(SourceValues(reader).of(ids), reader.waiting(ids), reader.opened.fence.source.limits)
+        return guarded(link.corrections, source, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:
         """Wait until the groups that this one builds on have passed their corrections."""

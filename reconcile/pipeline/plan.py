@@ -158,8 +158,16 @@ class _Planning:
                         rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader).of(draft.ids)
                         committed = cluster.committed(consumer.group, contract.topic.name, partitions)
                         misread = Rereading(reader, value_schema(job)).problems
-                        waiting = reader.waiting(draft.ids)
-                        facts = LinkFacts(topic, routes[link], committed, rows, waiting, log_ends, misread)
+                        facts = LinkFacts(
+                            topic,
+                            routes[link],
+                            committed,
+                            rows,
+                            waiting=reader.waiting(draft.ids),
+                            unproven=opened.fence.source.limits,
+                            log_ends=log_ends,
+                            misread=misread,
+                        )
                         found[link] = planning.planned(
                             draft.empty, draft.findings, contract, consumer, job.run.id, facts
                         )

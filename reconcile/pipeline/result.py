@@ -7,6 +7,7 @@ from datetime import datetime
 
 from reconcile.contract.model import Contract
 from reconcile.domain.finding import consumer_of
+from reconcile.gather.fence.fence import SourceFence
 from reconcile.pipeline import tables
 from reconcile.pipeline.finding_counts import FindingCounts
 from reconcile.pipeline.handoffs import (
@@ -73,8 +74,14 @@ def report_of(
         repair=None if repairs is None else repairs.result(),
         quality=quality_result(run.read_if_there(Quality)),
         trends=over_time,
-        notes=(*([note] if note else []), *doubts),
+        notes=(*([note] if note else []), *_limits(fence.source), *doubts),
     )
+
+
+def _limits(source: SourceFence) -> list[str]:
+    """Say what the source is where that limits what is certain; nothing for a run that did not look."""
+    limits = () if source.nature is None else source.nature.limits
+    return [f"the source: {each}; what it does not show may exist all the same" for each in limits]
 
 
 def links_of(summary: Summary, oldest: Mapping[str, datetime], verified: Verified | None) -> tuple[LinkResult, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Topic
@@ -31,10 +31,20 @@ class Guarded:
     dropped: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class SourceNow:
+    """What the source shows of the planned aggregates right before emission."""
+
+    rows: Mapping[str, Sequence[SourceRow]]
+    waiting: Mapping[str, WaitingEvents] = field(default_factory=dict)
+    """What waits in its outbox."""
+    unproven: tuple[str, ...] = ()
+    """Why it is not proven that an id is gone which it does not show."""
+
+
 def guarded(
     items: Sequence[Item],
-    rows: Mapping[str, Sequence[SourceRow]],
-    waiting: Mapping[str, WaitingEvents],
+    source: SourceNow,
     logged: Mapping[str, LoggedAggregate],
     writer: CorrectionWriter,
 ) -> Guarded:
@@ -44,9 +54,13 @@ def guarded(
     for item in items:
         assert item.aggregate_id is not None
         assert item.correction_id is not None
-        of_id = rows.get(item.aggregate_id, ())
+        of_id = source.rows.get(item.aggregate_id, ())
         of_log = logged.get(item.aggregate_id)
-        reason = moved_on(item, of_id, waiting.get(item.aggregate_id)) or _logged_since(item, of_log, writer)
+        reason = (
+            moved_on(item, of_id, source.waiting.get(item.aggregate_id))
+            or _lives(item, source, of_log)
+            or _logged_since(item, of_log, writer)
+        )
         if reason is None:
             if of_log is None or of_log.key is None or key_digest(of_log.key) != item.key:
                 reason = "the log no longer shows the key that it was planned with"
@@ -74,6 +88,16 @@ def moved_on(item: Item, rows: Sequence[SourceRow], waiting: WaitingEvents | Non
     if present[0].version != item.basis_version:
         return f"moved on: the source is at version {present[0].version}, and was at {item.basis_version}"
     return None if present[0].basis == item.basis else "moved on: the source says something else at the same version"
+
+
+def _lives(item: Item, source: SourceNow, logged: LoggedAggregate | None) -> str | None:
+    """Say why an aggregate that is to be deleted may exist, if it may."""
+    if item.action is not Action.TOMBSTONE:
+        return None
+    if source.unproven:
+        return f"nothing proves any more that the source has it no more: {'; '.join(source.unproven)}"
+    alive = logged is not None and logged.alive
+    return "moved on: the log's newest event of it does not delete it" if alive else None
 
 
 def _logged_since(item: Item, logged: LoggedAggregate | None, writer: CorrectionWriter) -> str | None:

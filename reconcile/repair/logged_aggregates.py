@@ -43,6 +43,8 @@ class LoggedAggregate:
     """What its newest event with a state says."""
     version_text: str | None = None
     """Its newest version as the log writes it."""
+    alive: bool = False
+    """Whether its newest event does not delete it."""
 
 
 def logged_aggregates(
@@ -62,6 +64,8 @@ def logged_aggregates(
         f.max(at).alias("at"),
         f.max(whole).alias("highest"),
         f.max_by(f.when(plain, f.col(VERSION)), at).alias("version"),
+        f.max(f.when(plain, at)).alias("plain_at"),
+        f.max_by(f.coalesce(f.col(DELETES), f.lit(False)), f.when(plain, at)).alias("deletes"),
         f.max(f.when(state, at)).alias("state_at"),
         f.max_by(VALUE, f.when(state, at)).alias("value"),
         f.max(f.when(state & _carries(paths), at)).alias("typed_at"),
@@ -83,7 +87,7 @@ def _carries(paths: Sequence[Path]) -> Column:
 
 
 def _logged(rows: list[Any]) -> LoggedAggregate:
-    newest, state, typed = (_newest(rows, name) for name in ("at", "state_at", "typed_at"))
+    newest, plain, state, typed = (_newest(rows, name) for name in ("at", "plain_at", "state_at", "typed_at"))
     versions = [row["highest"] for row in rows if row["highest"] is not None]
     version = str(max(versions)) if versions else newest["version"]
     return LoggedAggregate(
@@ -94,6 +98,7 @@ def _logged(rows: list[Any]) -> LoggedAggregate:
         type=None if typed is None else typed["type"],
         body=None if state is None or state["value"] is None else _body(state["value"]),
         version_text=version,
+        alive=plain is not None and not plain["deletes"],
     )
 
 

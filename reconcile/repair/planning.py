@@ -14,7 +14,7 @@ from reconcile.domain import key as keys
 from reconcile.domain import mapping, plan_rules
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import Correction, correction_id, key_digest
-from reconcile.domain.finding import Finding
+from reconcile.domain.finding import Confidence, Finding
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Caps, Item, LinkPlan
 from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
@@ -61,6 +61,8 @@ class LinkFacts:
     """The source's rows now."""
     waiting: Mapping[str, WaitingEvents] = field(default_factory=dict)
     """What waits in the source's outbox now, by the aggregate's id."""
+    unproven: tuple[str, ...] = ()
+    """Why it is not proven that an id is gone which the source does not show."""
     log_ends: Mapping[int, int] = field(default_factory=dict)
     """Where each partition ended when the run read the log."""
     misread: Callable[[Sequence[Correction], Sequence[Correction]], Sequence[str]] = lambda *_: ()
@@ -76,6 +78,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
     return Terms(
         causes=causes,
         deletes=repair.deletes,
+        min_confidence=Confidence(repair.min_confidence),
         guard=consumer.guard,
         records=consumer.semantics == "records",
         carried=frozenset(each.name for each in replaced if _brought(each.event or "", brought)),
@@ -239,6 +242,8 @@ class _Drafting:
             state_known=bool(rows) or logged.body is not None,
             last_version=rows[0].version if rows else logged.version,
             waiting=self._facts.waiting.get(id_text),
+            unproven=self._facts.unproven,
+            alive=logged.alive,
             arrived=any(last >= self._facts.log_ends.get(p, last + 1) for p, last in logged.last.items()),
         )
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -26,9 +26,11 @@ from reconcile.contract.model import load_contract
 from reconcile.errors import ReconcileError
 from reconcile.files import committed
 from reconcile.gather.fence.fence import ConsumerFence, Fence
+from reconcile.gather.fence.nature import SourceNature
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.stores.errors import (
     ContractMismatchError,
+    RowSecurityError,
     SnapshotLostError,
     StatementTimeoutError,
     StoreRefusedError,
@@ -194,6 +196,63 @@ def test_types_are_given_for_both_sides(lab: Lab) -> None:
     assert (("uuid",), None, ("numeric(10,2)", "text")) == (types.id, types.version, types.fields)
     assert fence.source.types
     assert ("numeric(14,2)", "text") == fence.source.types.fields
+
+
+@contextmanager
+def changed(lab: Lab, database: str, *statements: str, back: Sequence[str]) -> Iterator[None]:
+    """Change a database for a block."""
+    with connected(lab.url(database), autocommit=True) as cursor:
+        try:
+            for statement in statements:
+                cursor.execute(statement)
+            yield
+        finally:
+            for statement in back:
+                cursor.execute(statement)
+
+
+def test_a_primary_is_known_for_one(lab: Lab) -> None:
+    """Its tables are its own, and no policy hides anything."""
+    assert SourceNature(proven_primary=True) == fence_of(lab, ACCOUNT).source.nature
+
+
+def test_a_reader_under_row_level_security_is_refused(lab: Lab) -> None:
+    """It would see some rows, and the others would count as deleted: the table is named, and what to do."""
+    policy = "create policy half on user_account using (first_name < 'M')"
+    secured = "alter table user_account enable row level security"
+    undo = ["drop policy half on user_account", "alter table user_account disable row level security"]
+    with changed(lab, "user", policy, secured, back=undo), pytest.raises(RowSecurityError) as raised:
+        fence_of(lab, ACCOUNT)
+    assert "source.query: the store user-db: the reader is under row-level security" in str(raised.value)
+    assert "the table user_account" in str(raised.value)
+    assert "BYPASSRLS" in str(raised.value)
+
+
+def test_a_reader_that_sees_all_rows_of_a_secured_table_is_told_so(lab: Lab) -> None:
+    """It may pass the policies by, and the fence says which tables have some."""
+    policy = "create policy half on user_account using (first_name < 'M')"
+    secured = "alter table user_account enable row level security"
+    free = "alter role reconcile_reader bypassrls"
+    undo = [
+        "drop policy half on user_account",
+        "alter table user_account disable row level security",
+        "alter role reconcile_reader nobypassrls",
+    ]
+    with changed(lab, "user", policy, secured, free, back=undo):
+        found = fence_of(lab, ACCOUNT).source.nature
+    assert SourceNature(proven_primary=True, row_security=("public.user_account",)) == found
+
+
+def test_a_materialized_view_shows_what_was_there(lab: Lab, tmp_path: Path) -> None:
+    """When it was refreshed."""
+    file = tmp_path / "contract.yaml"
+    file.write_text(BALANCE.read_text("utf-8").replace("table: user_balance", "table: kept_balance"))
+    made = [
+        "create materialized view kept_balance as select * from user_balance",
+        "grant select on kept_balance to reconcile_reader",
+    ]
+    with changed(lab, "user", *made, back=["drop materialized view kept_balance"]):
+        assert "public.kept_balance is a materialized view" in str(fence_of(lab, file).source.limits)
 
 
 def test_outbox_rows_that_wait_are_counted(lab: Lab) -> None:

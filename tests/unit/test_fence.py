@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from psycopg2.sql import Composable
 
-from reconcile.contract.model import Consumer
+from reconcile.contract.model import Consumer, Source
 from reconcile.domain.canonical import Layout
-from reconcile.gather.fence import settling
+from reconcile.gather.fence import nature, settling
 from reconcile.gather.fence.fence import (
     ConsumerFence,
     Fence,
@@ -29,8 +30,9 @@ from reconcile.gather.fence.group_position import (
     compute_lag,
     group_positions,
 )
+from reconcile.gather.fence.nature import SourceNature
 from reconcile.gather.fence.settling import Settling
-from reconcile.gather.stores.session import Collation, Snapshot
+from reconcile.gather.stores.session import Collation, Snapshot, StoreSession
 from reconcile.kafka.client import GroupDescription, GroupMember, GroupState, TopicDescription
 from reconcile.workspace.handoff import parse, to_data
 
@@ -45,6 +47,49 @@ CONSUMER = Consumer.model_validate(
         "fields": [{"name": "email", "source": "email", "consumer": "mail"}],
     }
 )
+
+
+class Planner:
+    """A session that knows one plan, and what kind each relation is of."""
+
+    def __init__(self, plan: dict[str, Any], kinds: list[tuple[str, str, bool, bool]]) -> None:
+        self.plan, self.kinds = plan, kinds
+
+    def rows(self, statement: object, _parameters: object = ()) -> list[tuple[Any, ...]]:
+        return [([{"Plan": self.plan}],)] if isinstance(statement, Composable) else [*self.kinds]
+
+
+def nature_of(plan: dict[str, Any], *kinds: tuple[str, str, bool, bool], replica: bool = False) -> SourceNature:
+    """Give what a source is that is read as a plan says."""
+    snapshot = Snapshot("0-1", AT, "18.4", replica, Collation("UTF8", "c", "C", None))
+    session = cast("StoreSession", Planner(plan, [*kinds]))
+    return nature.of_postgres(session, Source(store="user-db", table="rows", id=("id",)), snapshot)
+
+
+SCAN = {"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "rows"}
+
+
+@pytest.mark.parametrize(("plan", "kinds", "replica", "limit"), [
+    (SCAN, [("public.rows", "r", False, False)], False, None),
+    (SCAN, [("public.rows", "r", False, False)], True, "user-db is a replica"),
+    ({"Node Type": "Append", "Plans": [{**SCAN, "Node Type": "Foreign Scan"}]}, [("public.rows", "f", False, False)],
+     False, "public.rows is a foreign table"),
+    (SCAN, [("public.rows", "m", False, False)], False, "public.rows is a materialized view"),
+    (SCAN, [("public.rows", "r", False, True)], False, "public.rows is filled by a subscription"),
+    ({"Node Type": "Function Scan", "Function Name": "dblink"}, [], False, "user-db reads another server by dblink"),
+])  # fmt: skip
+def test_what_is_not_proven_to_be_the_primary_says_why(
+    plan: dict[str, Any], kinds: list[tuple[str, str, bool, bool]], replica: bool, limit: str | None
+) -> None:
+    """Whatever the rows are read from, behind views and queries too."""
+    found = nature_of(plan, *kinds, replica=replica)
+    assert (limit is None) == found.proven_primary
+    assert [limit] == [each.split(":")[0] for each in found.limits] or (limit is None and not found.limits)
+
+
+def test_a_store_that_is_no_postgres_is_not_proven_to_be_the_primary() -> None:
+    """Nothing tells a primary from a copy there."""
+    assert not nature.of_other_store("lake").proven_primary
 
 
 @pytest.mark.parametrize(

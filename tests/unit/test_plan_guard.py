@@ -21,7 +21,7 @@ from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.pipeline.apply import awaited, became
 from reconcile.repair.correction_writer import CorrectionWriter
-from reconcile.repair.guard import NewerThanBasis, guarded, moved_on
+from reconcile.repair.guard import NewerThanBasis, SourceNow, guarded, moved_on
 from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.source_values import SourceRow
 from reconcile.repair.topic_form import TopicForm
@@ -99,7 +99,7 @@ def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dro
     """The log may have lost the records that showed it since the plan was made."""
     logged = {} if key is None else {"u-1": LoggedAggregate(key=key)}
     item = ITEM.model_copy(update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1")})
-    found = guarded([item], {"u-1": [ROW]}, {}, logged, writer())
+    found = guarded([item], SourceNow({"u-1": [ROW]}), logged, writer())
     assert (dropped, not dropped) == ("the log no longer shows the key" in str(found.dropped), bool(found.corrections))
 
 
@@ -107,6 +107,20 @@ def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dro
 def test_a_row_that_came_back_is_not_deleted(rows: list[SourceRow], dropped: bool) -> None:
     """A deletion stands only as long as the source has no such row."""
     assert dropped == (moved_on(GONE, rows) is not None)
+
+
+@pytest.mark.parametrize(("unproven", "alive", "why"), [
+    ((), False, None),
+    (("user-db is a replica",), False, "user-db is a replica"),
+    ((), True, "newest event of it does not delete it"),
+])  # fmt: skip
+def test_what_may_live_is_not_deleted(unproven: tuple[str, ...], alive: bool, why: str | None) -> None:
+    """The source may have failed over since the plan, and the log may have a newer event."""
+    item = GONE.model_copy(update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1")})
+    logged = {"u-1": LoggedAggregate(key=b"u-1", alive=alive)}
+    found = guarded([item], SourceNow({}, unproven=unproven), logged, writer())
+    assert (why is None) == bool(found.corrections)
+    assert why is None or why in str(found.dropped)
 
 
 @pytest.mark.parametrize(("value", "newer"), [
@@ -150,7 +164,7 @@ def test_the_main_topic_is_looked_at_for_a_correction_that_goes_elsewhere(
     item = ITEM.model_copy(
         update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1"), "topic": topic, "cause": cause}
     )
-    found = guarded([item], {"u-1": [ROW]}, {}, {"u-1": LoggedAggregate(key=b"u-1", version=version)}, writer())
+    found = guarded([item], SourceNow({"u-1": [ROW]}), {"u-1": LoggedAggregate(key=b"u-1", version=version)}, writer())
     assert dropped == ("the log is at version" in str(found.dropped))
 
 

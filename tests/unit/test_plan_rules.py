@@ -113,6 +113,48 @@ def test_a_deletion_needs_its_own_yes(cause: Cause) -> None:
     assert ("repair.deletes" in done.reason) is (permitted.action is Action.TOMBSTONE)
 
 
+@pytest.mark.parametrize(("confidence", "done"), [
+    (Confidence.CERTAIN, Action.TOMBSTONE),
+    (Confidence.PROBABLE, Action.ADVICE),
+    (Confidence.POSSIBLE, Action.ADVICE),
+])  # fmt: skip
+def test_a_deletion_wants_a_certain_cause(confidence: Confidence, done: Action) -> None:
+    """Whatever repair.min_confidence is."""
+    terms = replace(TERMS, min_confidence=Confidence.POSSIBLE)
+    assert done == action(finding(difference=Difference.ORPHAN, confidence=confidence), terms, GONE)
+
+
+def test_a_source_that_may_show_less_than_there_is_deletes_nothing() -> None:
+    """The advice says what it is."""
+    done = treat(finding(difference=Difference.ORPHAN), TERMS, replace(GONE, unproven=("user-db is a replica",)))
+    assert (Action.ADVICE, True) == (done.action, "(user-db is a replica)" in done.reason)
+
+
+@pytest.mark.parametrize(("cause", "alive", "done"), [
+    (Cause.SKIPPED, False, Action.TOMBSTONE),
+    (Cause.SKIPPED, True, Action.ADVICE),
+    (Cause.NEVER_PUBLISHED, True, Action.ADVICE),
+])  # fmt: skip
+def test_what_the_log_says_is_alive_is_not_deleted(cause: Cause, alive: bool, done: Action) -> None:
+    """Its deletion is for the owner to publish."""
+    assert done == action(finding(cause, Difference.ORPHAN), now=replace(GONE, alive=alive))
+
+
+def test_what_the_log_never_had_is_deleted() -> None:
+    """A phantom: no event says that it is alive."""
+    now = AggregateFacts(rows=0, version=None, log_version=None, state_known=False)
+    assert Action.TOMBSTONE == action(finding(Cause.PHANTOM, Difference.ORPHAN), now=now)
+
+
+@pytest.mark.parametrize("least", Confidence)
+@pytest.mark.parametrize("confidence", Confidence)
+def test_a_cause_that_is_not_sure_enough_gets_an_advice(least: Confidence, confidence: Confidence) -> None:
+    """`repair.min_confidence` says how sure it has to be."""
+    order = [Confidence.CERTAIN, Confidence.PROBABLE, Confidence.POSSIBLE]
+    expected = Action.RESTATE if order.index(confidence) <= order.index(least) else Action.ADVICE
+    assert expected == action(finding(confidence=confidence), replace(TERMS, min_confidence=least))
+
+
 @pytest.mark.parametrize(("status", "why"), [
     (Status.INCOMPLETE, "it is not confirmed"),
     (Status.TOLERATED, "tolerated"),

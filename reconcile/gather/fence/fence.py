@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, UnreachableError
 from reconcile.gather.fence.group_position import GroupPosition, PartitionExtent, PositionState
+from reconcile.gather.fence.nature import SourceNature
 from reconcile.gather.stores.session import Snapshot
 from reconcile.kafka.client import GroupDescription, GroupState
 from reconcile.workspace.manifest import Stage
@@ -26,6 +27,13 @@ class SourceFence:
     """How many rows the planner expects."""
     outbox_pending: int | None
     """Events that the snapshot shows and that were not published yet; None where there is no outbox."""
+    nature: SourceNature | None = None
+    """What it is, and how far that limits what is certain; None in runs of versions that did not look."""
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Why it is not proven that an id is gone which it does not show; nothing where that is proven."""
+        return ("nobody has looked at what the source is",) if self.nature is None else self.nature.limits
 
 
 @dataclass(frozen=True)

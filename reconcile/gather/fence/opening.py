@@ -17,6 +17,7 @@ from reconcile.contract.model import Consumer, Contract
 from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather.fence import nature
 from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence, UnreadableLink, is_settled
 from reconcile.gather.fence.group_position import PartitionExtent, group_positions
 from reconcile.gather.fence.settling import POLL_EVERY, Progress, Settling, lag_logged
@@ -190,14 +191,14 @@ class _Opening:
     def _source_fence(self, session: StoreSession | None, types: Layout[str] | None) -> SourceFence:
         source = self.contract.source
         if session is None:
-            return SourceFence(source.store, None, None, None, None)
+            return SourceFence(source.store, None, None, None, None, nature.of_other_store(source.store))
         snapshot = session.take_snapshot()
         pending = None
         if source.outbox is not None:
             table = sql.Identifier(*source.outbox.table.split("."))
             pending = session.count(table, sql.SQL("{} is not true").format(require_whole(source.outbox.published)))
         rows = session.estimate(relation(source))
-        return SourceFence(source.store, snapshot, types, rows, pending)
+        return SourceFence(source.store, snapshot, types, rows, pending, nature.of_postgres(session, source, snapshot))
 
     def _settling(
         self, consumer: Consumer, cluster: ClusterClient, topic: TopicDescription, begins: Offsets, ends: Offsets

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 _AGAIN = "start the run again"
+ROW_SECURITY = "query would be affected by row-level security policy"
 _OF_ROWS = ("22", "23", "P0")  # the classes of errors whose messages quote what rows hold
 
 
@@ -28,6 +29,10 @@ class StoreRefusedError(RefusedError):
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+
+
+class RowSecurityError(StoreRefusedError):
+    """Raised when policies would hide rows of a table from the account: let it see all of them."""
 
 
 class ContractMismatchError(InvalidFileError):
@@ -57,6 +62,8 @@ def connecting(store: str, error: psycopg2.Error) -> StoreUnreachableError | Sto
 def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileError:
     """Build the error for a statement that failed for a reason that lies outside of its text."""
     code, said = error.pgcode, _one_line(error)
+    if code == "42501" and (error.diag.source_function == "check_enable_rls" or ROW_SECURITY in said):
+        return RowSecurityError(f"the store {store}: {row_security(said)}")
     if code == "42501":
         return StoreRefusedError(f"the store {store}: {said}; grant select on it to the account that we use")
     if code == "25006":
@@ -75,6 +82,16 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
         return StoreUnreachableError(f"the connection to {store} was lost: {said}; see that it is up, and {_AGAIN}")
     safe = condition(code) if code is not None and code.startswith(_OF_ROWS) else said
     return StoreRefusedError(f"the store {store} refuses a statement: {safe}", code)
+
+
+def row_security(said: str) -> str:
+    """Build what is wrong with a table whose policies the account is subject to, and what to do about it."""
+    name = re.search(r'"(.+)"', said)
+    of = said if name is None else f"the table {name[1]}"
+    return (
+        f"the reader is under row-level security: {of} would show it some of its rows only, and the others would count"
+        " as deleted; grant it BYPASSRLS, or use a role that owns the table or may see all its rows"
+    )
 
 
 def condition(code: str) -> str:

@@ -73,7 +73,8 @@ class PostgresStore:
         return (
             "set transaction isolation level repeatable read, read only; "
             f"set transaction snapshot {adapt(self.snapshot).getquoted().decode()}; "
-            f"set local idle_in_transaction_session_timeout = {limit}; {digest.FORMATS}set jit = off"
+            f"set local idle_in_transaction_session_timeout = {limit}; {digest.FORMATS}"
+            "set jit = off; set row_security = off"
         )
 
 
