@@ -28,6 +28,7 @@ from reconcile.control.corrections import (
     Intent,
     VerifiedState,
 )
+from reconcile.control.database import connect
 from reconcile.control.errors import (
     ControlUnreachableError,
     CorrectionStateError,
@@ -41,7 +42,7 @@ from reconcile.control.errors import (
 )
 from reconcile.control.findings import Sighting
 from reconcile.control.leases import Lease
-from reconcile.control.migration import migrations
+from reconcile.control.migration import migrate, migrations
 from reconcile.control.run_record import Drift, LinkFigures, RunRecord, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.control.tables import tables
@@ -536,7 +537,13 @@ class CorrectionsBehaviour:
         assert [(0, CorrectionState.INTENDED, None), (3, CorrectionState.EMITTED, 9)] == found
 
     @pytest.mark.parametrize(
-        "outcome", [CorrectionState.CONVERGED, CorrectionState.SUPERSEDED, CorrectionState.REFUSED]
+        "outcome",
+        [
+            CorrectionState.CONVERGED,
+            CorrectionState.PARTIAL,
+            CorrectionState.SUPERSEDED,
+            CorrectionState.REFUSED,
+        ],
     )
     def test_a_verified_correction_has_ended(self, control: ControlStore, outcome: VerifiedState) -> None:
         """It is not pending, and saying so again changes nothing."""
@@ -662,6 +669,15 @@ class CorrectionsBehaviour:
             (each.open, each.closed_by_run, each.repaired_by) for each in (found["1"], found["2"])
         ]
 
+    def test_a_partial_correction_leaves_its_finding_open(self, control: ControlStore) -> None:
+        """The copy still differs; the fields are kept by their names."""
+        begin(control, "r1")
+        control.findings.record("r1", LINK, sightings("1"), complete=True)
+        outcome = CorrectionOutcome("c1", CorrectionState.PARTIAL, "why", ("balance", "le vel"))
+        control.corrections.mark_verified(emitted(control, 1), "r1", [outcome])
+        assert control.findings.seen(LINK, ["1"])["1"].open
+        assert [("balance", "le vel")] == [each.differing for each in control.corrections.of_run(LINK, "r1")]
+
     def test_repaired_drift_that_comes_back_is_marked(self, control: ControlStore) -> None:
         """It still says which correction had repaired it; repeating its verification does not close it."""
         begin(control, "r1")
@@ -786,6 +802,39 @@ class MigrationBehaviour:
             assert first == kept(control, "r1")
         assert list(range(1, len(migrations()) + 1)) == applied(url)
 
+    def test_corrections_of_before_the_newest_schema_are_kept(self, url: str) -> None:
+        """Their table is made anew, with what it holds."""
+        address = settings().control_address()
+        assert address is not None
+        before = connect(address)
+        migrate(before, migrations()[:5])
+        before.close()
+        engine = database(url)
+        at = "'2026-01-01 00:00:00.000000'"
+        with engine.begin() as connection:
+            connection.execute(
+                text(
+                    f"insert into run (id, contract, contract_digest, started_at, links)"
+                    f" values ('r1', 'c', 'd', {at}, '[]')"
+                )
+            )
+            connection.execute(
+                text(
+                    f"insert into correction values"
+                    f" ('c1', 'r1', 3, '{LINK}', '1', 5, 'refused', 9, 'why', 1, {at}, {at})"
+                )
+            )
+        engine.dispose()
+        with open_control(settings()) as control:
+            (found,) = control.corrections.of_run(LINK, "r1")
+        assert (CorrectionState.REFUSED, 3, 9, "why", ()) == (
+            found.state,
+            found.partition,
+            found.offset,
+            found.reason,
+            found.differing,
+        )
+
     def test_processes_may_migrate_at_once(self, url: str) -> None:
         """Each of them finds the whole schema."""
         processes = [
@@ -812,5 +861,5 @@ class MigrationBehaviour:
         with engine.begin() as connection:
             connection.execute(text("insert into schema_migration values (99, 'later', '2026-01-01 00:00:00.000000')"))
         engine.dispose()
-        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 5"):
+        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 6"):
             open_control(settings()).__enter__()

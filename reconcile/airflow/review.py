@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 APPROVE = "Approve"
 
-_FAILED = ("refused", "unverified")
+_FAILED = ("partial", "refused", "unverified")
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,12 @@ def _repaired(lab: Lab, job: Job) -> bool:
         for item in link.items
         if item.action in (Action.ADVICE, Action.NOT_REPAIRED)
     }
+    told |= {each.aggregate_id for link in verified.links for each in link.corrections if each.outcome == "partial"}
     left = {each.aggregate_id for each in tables.findings(again.run)}
     out = console()
     out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected")
     out.print()
-    return left <= told and all(each.outcomes.keys() <= {"converged"} for each in verified.links)
+    return left <= told and all(each.outcomes.keys() <= {"converged", "partial"} for each in verified.links)
 
 
 @contextmanager

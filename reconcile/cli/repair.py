@@ -202,13 +202,13 @@ def show_applied(applied: Applied) -> None:
 
 def show_verified(verified: Verified) -> None:
     """Show what became of the corrections."""
-    outcomes = ("converged", "superseded", "refused", "unverified")
+    outcomes = ("converged", "partial", "superseded", "refused", "unverified")
     shown = table("link", *outcomes, "still differ", right=(*outcomes, "still differ"))
     for link in verified.links:
         figures = (f"{link.outcomes.get(name, 0):,}" for name in outcomes)
         shown.add_row(link.link, *figures, f"{link.still_different:,}")
     console().print(shown)
-    doubtful = ("refused", "unverified")
+    doubtful = ("partial", "refused", "unverified")
     _reasons(
         f"{each.outcome}: {each.reason}"
         for link in verified.links

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,6 +33,8 @@ class CorrectionState(StrEnum):
     UNVERIFIED = "unverified"
     """Emitted, and its consumer had not come to it when it was last looked at."""
     CONVERGED = "converged"
+    PARTIAL = "partial"
+    """What it brings took, and the copy differs in what it does not bring."""
     SUPERSEDED = "superseded"
     REFUSED = "refused"
     DROPPED = "dropped"
@@ -39,7 +42,11 @@ class CorrectionState(StrEnum):
 
 
 VerifiedState = Literal[
-    CorrectionState.CONVERGED, CorrectionState.SUPERSEDED, CorrectionState.REFUSED, CorrectionState.UNVERIFIED
+    CorrectionState.CONVERGED,
+    CorrectionState.PARTIAL,
+    CorrectionState.SUPERSEDED,
+    CorrectionState.REFUSED,
+    CorrectionState.UNVERIFIED,
 ]
 
 PENDING = frozenset({CorrectionState.INTENDED, CorrectionState.EMITTED, CorrectionState.UNVERIFIED})
@@ -67,6 +74,8 @@ class CorrectionRecord(Intent):
     reason: str | None
     intended_at: datetime
     changed_at: datetime
+    differing: tuple[str, ...] = ()
+    """The fields that still differed when it was verified."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,8 @@ class CorrectionOutcome:
     correction_id: str
     outcome: VerifiedState
     reason: str | None = None
+    differing: tuple[str, ...] = ()
+    """The fields that still differ."""
 
 
 @dataclass(frozen=True)
@@ -217,20 +228,14 @@ class Corrections:
         if not records:
             return
         columns = correction.c
-        names = ("id", "topic_partition", "state", "topic_offset", "reason")
+        names = ("id", "topic_partition", "state", "topic_offset", "reason", "differing")
         rows = self._database.rows(
-            [columns[name] for name in names],
-            (
-                dict(
-                    zip(names, (each.correction_id, each.partition, each.state, each.offset, each.reason), strict=True)
-                )
-                for each in records
-            ),
+            [columns[name] for name in names], (dict(zip(names, _changed(each), strict=True)) for each in records)
         )
         statement = update(correction).where(
             columns.run_id == run_id, columns.id == rows.c.id, columns.topic_partition == rows.c.topic_partition
         )
-        changed = {name: rows.c[name] for name in ("state", "topic_offset", "reason")}
+        changed = {name: rows.c[name] for name in names[2:]}
         connection.execute(statement.values(**changed, token=lease.token, changed_at=now()))
 
 
@@ -244,7 +249,7 @@ def _emitted(current: CorrectionRecord, record: Emitted) -> CorrectionRecord:
 
 def _verified(current: CorrectionRecord, wanted: CorrectionOutcome) -> CorrectionRecord:
     if current.state in _VERIFIABLE:
-        return replace(current, state=wanted.outcome, reason=wanted.reason)
+        return replace(current, state=wanted.outcome, reason=wanted.reason, differing=wanted.differing)
     if current.state is not wanted.outcome:
         raise _not_possible(current, wanted.outcome)
     return current
@@ -291,6 +296,11 @@ def _row(intent: Intent, lease: Lease) -> dict[str, Any]:
     }
 
 
+def _changed(record: CorrectionRecord) -> tuple[object, ...]:
+    differing = json.dumps(record.differing) if record.differing else None
+    return record.correction_id, record.partition, record.state, record.offset, record.reason, differing
+
+
 def _record(row: Row[Any]) -> CorrectionRecord:
     return CorrectionRecord(
         correction_id=row.id,
@@ -304,4 +314,5 @@ def _record(row: Row[Any]) -> CorrectionRecord:
         reason=row.reason,
         intended_at=row.intended_at,
         changed_at=row.changed_at,
+        differing=tuple(json.loads(row.differing or "[]")),
     )

@@ -90,6 +90,7 @@ correction = Table(
     Column("state", Text, nullable=False),
     Column("topic_offset", BigInteger),
     Column("reason", Text),
+    Column("differing", Text),
     Column("token", BigInteger, nullable=False),
     Column("intended_at", Instant, nullable=False),
     Column("changed_at", Instant, nullable=False),

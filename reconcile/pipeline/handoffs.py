@@ -253,8 +253,10 @@ class VerifiedCorrection(Part):
     correction_id: str
     aggregate_id: str
     outcome: str
-    """converged, superseded, refused or unverified."""
+    """converged, partial, superseded, refused or unverified."""
     reason: str | None
+    differing: tuple[str, ...] = ()
+    """The fields that still differ, where it is partial or refused."""
 
 
 class VerifiedLink(Part):

@@ -25,7 +25,7 @@ from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client
 from reconcile.pipeline.logs import about
 from reconcile.repair import planning
-from reconcile.repair.verification import last_places, outcome_of, passed
+from reconcile.repair.verification import Compared, last_places, outcome_of, passed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 _TTL = timedelta(seconds=30)
 _REPAIRED = frozenset({CorrectionState.CONVERGED, CorrectionState.SUPERSEDED})
+_DOUBTFUL = frozenset({CorrectionState.REFUSED, CorrectionState.PARTIAL})
 _MAY_BE_THERE = "an attempt that was cut off may have emitted it: apply again"
 _NOT_PASSED = "its group has not come to it within settle.timeout"
 
@@ -93,7 +94,7 @@ class _Verifying:
             if id_ not in reached
         }
         found |= self._read(consumer, reached)
-        doubtful = {id_: reached[id_] for id_, each in found.items() if each.outcome is CorrectionState.REFUSED}
+        doubtful = {id_: reached[id_] for id_, each in found.items() if each.outcome in _DOUBTFUL}
         if doubtful:
             # A consumer may commit a little before what it applies can be seen.
             time.sleep(consumer.settle.confirm_after.total_seconds())
@@ -120,16 +121,9 @@ class _Verifying:
             source, copy = reader.rows
             rules = link_facts.field_rules(consumer, copy.form.fields)
             sources, copies = (_rows(each.among(wanted), rules) for each in (source, copy))
-        carried = planning.terms(job.contract, consumer).carried
-        brought = [rule for rule in rules if rule.name in carried]
+        compared = Compared(rules, planning.terms(job.contract, consumer).carried, consumer.guard)
         return {
-            id_: outcome_of(
-                each,
-                sources.get(each.aggregate_id or ""),
-                copies.get(each.aggregate_id or ""),
-                brought,
-                consumer.guard,
-            )
+            id_: outcome_of(each, sources.get(each.aggregate_id or ""), copies.get(each.aggregate_id or ""), compared)
             for id_, each in items.items()
         }
 
@@ -144,6 +138,7 @@ class _Verifying:
                 aggregate_id=each.aggregate_id,
                 outcome=str(CorrectionState.UNVERIFIED if each.state is CorrectionState.INTENDED else each.state),
                 reason=_MAY_BE_THERE if each.state is CorrectionState.INTENDED else each.reason,
+                differing=each.differing,
             )
             for id_, each in sorted(records.items(), key=lambda one: one[1].aggregate_id)
         )

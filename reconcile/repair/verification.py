@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from reconcile.control.corrections import CorrectionOutcome, CorrectionState, VerifiedState
 from reconcile.domain.case import FieldRule, Row
@@ -21,31 +22,49 @@ def passed(places: Mapping[int, int], committed: Mapping[int, int | None]) -> bo
     return all((committed.get(partition) or 0) > offset for partition, offset in places.items())
 
 
-def outcome_of(
-    item: Item, source: Row | None, copy: Row | None, rules: Sequence[FieldRule], guard: str
-) -> CorrectionOutcome:
+@dataclass(frozen=True)
+class Compared:
+    """What is compared on a link, and what of it its corrections bring."""
+
+    rules: Sequence[FieldRule]
+    carried: frozenset[str]
+    guard: str
+    """Which versions the consumer accepts over the one that it has."""
+
+
+def outcome_of(item: Item, source: Row | None, copy: Row | None, compared: Compared) -> CorrectionOutcome:
     """Decide what became of a correction, by the rows that were read after its group had passed it."""
     assert item.correction_id is not None
-    return CorrectionOutcome(item.correction_id, *_decided(item, source, copy, rules, guard))
+    differing = () if source is None or copy is None else _differing(compared.rules, source, copy)
+    state, reason = _decided(item, source, copy, differing, compared)
+    named = differing if state in (CorrectionState.PARTIAL, CorrectionState.REFUSED) else ()
+    return CorrectionOutcome(item.correction_id, state, reason, named)
 
 
 def _decided(
-    item: Item, source: Row | None, copy: Row | None, rules: Sequence[FieldRule], guard: str
+    item: Item, source: Row | None, copy: Row | None, differing: tuple[str, ...], compared: Compared
 ) -> tuple[VerifiedState, str | None]:
-    differing = [] if source is None or copy is None else _differing(rules, source, copy)
-    agrees = (source is None) == (copy is None) and not differing
-    deleting = item.action is Action.TOMBSTONE
-    if deleting and source is not None:
-        return _superseded("the source has it again", agrees=agrees)
-    if not deleting and source is None:
-        return _superseded("the source no longer has it", agrees=agrees)
-    if source is not None and source.version != item.basis_version:
-        return _superseded(f"the source has moved on to version {source.version}", agrees=agrees)
+    moved, alike = _moved_on(item, source), (source is None) == (copy is None)
+    if alike and differing and compared.carried.isdisjoint(differing):
+        rest = f"the copy still differs in {', '.join(differing)}, which no correction brings"
+        return CorrectionState.PARTIAL, rest if moved is None else f"{moved}; {rest}"
+    agrees = alike and not differing
+    if moved is not None:
+        return _superseded(moved, agrees=agrees)
     if agrees:
         return CorrectionState.CONVERGED, None
-    if deleting:
+    if item.action is Action.TOMBSTONE:
         return CorrectionState.REFUSED, "the copy still has the row"
-    return CorrectionState.REFUSED, _why(copy, differing, item.basis_version, guard)
+    return CorrectionState.REFUSED, _why(copy, differing, item.basis_version, compared.guard)
+
+
+def _moved_on(item: Item, source: Row | None) -> str | None:
+    """Say how the source has moved on since the correction was made, if it has."""
+    if item.action is Action.TOMBSTONE:
+        return None if source is None else "the source has it again"
+    if source is None:
+        return "the source no longer has it"
+    return None if source.version == item.basis_version else f"the source has moved on to version {source.version}"
 
 
 def _superseded(why: str, *, agrees: bool) -> tuple[VerifiedState, str]:
@@ -63,5 +82,7 @@ def _why(copy: Row | None, differing: Sequence[str], basis: int | None, guard: s
     return f"{seen}, although its group has passed the correction: see its log and its failure topics"
 
 
-def _differing(rules: Sequence[FieldRule], source: Row, copy: Row) -> list[str]:
-    return [rule.name for rule in rules if not equal(rule, source.fields.get(rule.name), copy.fields.get(rule.name))]
+def _differing(rules: Sequence[FieldRule], source: Row, copy: Row) -> tuple[str, ...]:
+    return tuple(
+        rule.name for rule in rules if not equal(rule, source.fields.get(rule.name), copy.fields.get(rule.name))
+    )

@@ -142,7 +142,7 @@ class Repair:
     topic: str | None
     partitions: tuple[int, ...]
     state: str | None = None
-    """As far as it came: emitted, dropped, converged, superseded, refused, unverified."""
+    """As far as it came: emitted, dropped, converged, partial, superseded, refused, unverified."""
     why: str | None = None
 
 

@@ -201,7 +201,7 @@ def test_types_are_given_for_both_sides(lab: Lab) -> None:
 @contextmanager
 def changed(lab: Lab, database: str, *statements: str, back: Sequence[str]) -> Iterator[None]:
     """Change a database for a block."""
-    with connected(lab.url(database), autocommit=True) as cursor:
+    with connected(lab.url(database, "postgres"), autocommit=True) as cursor:
         try:
             for statement in statements:
                 cursor.execute(statement)

@@ -241,6 +241,32 @@ def test_what_is_set_on_a_topic_of_changes_is_restated(world: World, balance: Re
     assert {"converged": len(ours)} == balance.verified.links[0].outcomes
 
 
+def test_a_level_without_its_balance_has_not_converged(world: World, balance: Repaired) -> None:
+    """The tariff is brought and the balance is not: it is partial, names the field, and exits 1."""
+    assert balance.unchanged
+    people: list[str] = []
+
+    def edited(stage: Stage) -> None:
+        people.extend(person.user_id for person in stage.people(1))
+        wrong = "update account set balance = balance + 7, tariff = 'lead' where user_id = %s"
+        stage.execute("billing", wrong, people[0])
+
+    world.stage(edited)
+    job, plan = world.planned(world.contract(BALANCE), "partial", *people)
+    assert [True] == [each.reason.endswith("it does not bring balance") for each in plan.corrections]
+    pipeline.apply(job, approved=True)
+    world.consume()
+    verified = pipeline.verify(job)
+    assert ({"partial": 1}, 1) == _outcome(verified)
+    assert [("balance",)] == [each.differing for each in verified.links[0].corrections]
+    assert 1 == verified.links[0].still_different
+    result = said(world, "verify", "--run", "partial", "--json")
+    assert (1, ["balance"]) == (
+        result.exit_code,
+        valid_output("verify", result.stdout)["links"][0]["corrections"][0]["differing"],
+    )
+
+
 def test_billing_is_left_with_what_the_plan_said(balance: Repaired) -> None:
     """The next run finds nothing else."""
     assert left(balance.plan).keys() == balance.after.keys()

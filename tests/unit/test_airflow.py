@@ -160,6 +160,7 @@ def test_agreement_alerts_nobody() -> None:
         ("incomplete", alerts(summary(unread={LINK: "it does not answer"}), (), None, None)),
         ("plan", alerts(summary(link_summary()), (), plan(refused=("caps",)), None)),
         ("repair", alerts(summary(drifted(3)), (), plan(3), verified(verified_link({"converged": 2, "refused": 1})))),
+        ("repair", alerts(summary(drifted(3)), (), plan(3), verified(verified_link({"converged": 2, "partial": 1})))),
         ("drift", alerts(summary(drifted(3)), (), plan(3), verified(verified_link({"converged": 2}, 1)))),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from reconcile.contract.model import Contract, Topic
-from reconcile.control.corrections import CorrectionRecord, CorrectionState
+from reconcile.control.corrections import CorrectionOutcome, CorrectionRecord, CorrectionState
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Correction, key_digest
 from reconcile.domain.outbox import WaitingEvents
@@ -26,7 +26,7 @@ from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.source_values import SourceRow
 from reconcile.repair.topic_form import TopicForm
 from reconcile.repair.value_codec import Codec
-from reconcile.repair.verification import outcome_of, passed
+from reconcile.repair.verification import Compared, outcome_of, passed
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -192,13 +192,37 @@ def test_each_record_has_to_be_passed() -> None:
 
 def outcome(item: Item, source: Row | None, copy: Row | None, guard: str = "none") -> tuple[Any, str]:
     """Give outcome and reason."""
-    found = outcome_of(item, source, copy, RULES, guard)
+    found = outcome_of(item, source, copy, Compared(RULES, frozenset({"email"}), guard))
     return found.outcome, found.reason or ""
 
 
 def test_a_copy_that_agrees_has_converged() -> None:
     """The fields that a correction brings are equal."""
     assert (CorrectionState.CONVERGED, "") == outcome(ITEM, Row(NEW, 5), Row(NEW, 5))
+
+
+def levelled(source: int, balance: str, level: str = "gold") -> CorrectionOutcome:
+    """Give what became of a correction that brings the level of an account and not its balance."""
+    compared = Compared((FieldRule("balance", add=True), FieldRule("level")), frozenset({"level"}), "none")
+    ours, theirs = {"balance": "10", "level": "gold"}, {"balance": balance, "level": level}
+    return outcome_of(ITEM, Row(ours, source), Row(theirs, 5), compared)
+
+
+@pytest.mark.parametrize(("source", "balance", "level", "state", "differing"), [
+    (5, "10", "gold", CorrectionState.CONVERGED, ()),
+    (5, "11", "gold", CorrectionState.PARTIAL, ("balance",)),
+    (5, "11", "lead", CorrectionState.REFUSED, ("balance", "level")),
+    (6, "10", "gold", CorrectionState.SUPERSEDED, ()),
+    (6, "11", "gold", CorrectionState.PARTIAL, ("balance",)),
+    (6, "11", "lead", CorrectionState.UNVERIFIED, ()),
+])  # fmt: skip
+def test_a_copy_that_differs_in_what_no_correction_brings_has_not_converged(
+    source: int, balance: str, level: str, state: CorrectionState, differing: tuple[str, ...]
+) -> None:
+    """It is partial, and the fields are named."""
+    found = levelled(source, balance, level)
+    assert (state, differing) == (found.outcome, found.differing)
+    assert all(name in str(found.reason) for name in differing)
 
 
 def test_a_source_that_moved_on_supersedes_a_correction() -> None:
