@@ -94,7 +94,6 @@ def log(**more: Any) -> LogFacts:
     given: dict[str, Any] = {
         "inference": Inference(2, 100, {M: 1.0, C: 0.5}, (M,)),
         "records": 1000,
-        "newest_at": NOW,
         "growth": (grown(2, {}, {}),),
         "types": (TypeFacts("Changed", 1000, always=frozenset({"id", "email"}), ever=frozenset({"id", "email"})),),
         "placement": Placement(ids=100),
@@ -282,6 +281,15 @@ def test_ids_in_several_partitions(placement: Placement, expected: Severity) -> 
 def test_versions_that_go_down(inversions: Inversions | None, expected: Severity) -> None:
     """A version below an earlier one is a fault, unless it is long past."""
     assert [expected] == severities(log_checks.versions, facts(seen=log(inversions=inversions)))
+
+
+@pytest.mark.parametrize(("at", "expected"), [(NOW - timedelta(days=1), FAULT), (LONG_AGO, WARNING), (None, FAULT)])
+def test_recent_is_judged_by_the_clock(at: datetime | None, expected: Severity) -> None:
+    """What the log's other records say of their time changes nothing."""
+    stray = Placement(100, spread=5, stray=5, stray_at=at, routed_by={"crc32": 5})
+    seen = facts(seen=log(placement=stray, inversions=Inversions(2, 3, at)))
+    assert [expected] == severities(log_checks.partitions_of_ids, seen)
+    assert [expected] == severities(log_checks.versions, seen)
 
 
 def test_growth_whose_old_records_are_unread() -> None:

@@ -90,7 +90,6 @@ class LogFacts:
 
     inference: Inference
     records: int = 0
-    newest_at: datetime | None = None
     null_keys: int = 0
     unreadable_keys: int = 0
     odd_times: int = 0
@@ -146,7 +145,6 @@ def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
     return LogFacts(
         inference=inference,
         records=rows,
-        newest_at=max((segment.latest for segment in segments if segment.latest), default=None),
         null_keys=sum(segment.null_keys for segment in segments),
         unreadable_keys=sum(segment.unreadable_keys for segment in segments),
         odd_times=sum(segment.odd_times for segment in segments),

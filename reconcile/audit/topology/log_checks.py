@@ -12,7 +12,7 @@ from reconcile.audit.topology.rule import Check, Rule, counted, listed
 from reconcile.gather.fence.group_position import GroupPosition, PositionState
 
 RECENT = timedelta(days=7)
-"""What broke the order longer ago than this before the log's newest record is past: a warning."""
+"""What broke the order longer ago than this is past: a warning."""
 MANY = 0.01
 """From this share on, records that cannot be used are a fault."""
 
@@ -136,7 +136,7 @@ def partitions_of_ids(facts: Facts) -> Iterator[Check]:
     parts += [f"{unknown:,} for no known reason"] * bool(unknown)
     found += f": {'; '.join(parts)}"
     if placement.stray:
-        past = not placement.stray_last and not _recent(placement.stray_at, facts.log.newest_at)
+        past = not placement.stray_last and not _recent(placement.stray_at, facts)
         when = f"; the last record of that kind is of {_day(placement.stray_at)}"
         todo = "set `partitioner` alike in all producers (librdkafka: murmur2_random); `reconcile run` names the ids"
         yield (_SPREAD.warning if past else _SPREAD.fault)(facts.topic, found + when, todo)
@@ -165,7 +165,7 @@ def versions(facts: Facts) -> Iterator[Check]:
             "set enable.idempotence=true in producers (or one request in flight), keep outbox relays to one writer for"
         )
         todo += " each id, and never redrive an old event into the main topic"
-        recent = _recent(inversions.last_at, facts.log.newest_at)
+        recent = _recent(inversions.last_at, facts)
         yield (_VERSIONS.fault if recent else _VERSIONS.warning)(facts.topic, found, todo)
 
 
@@ -226,8 +226,9 @@ def _most(share: tuple[str, float]) -> float:
     return -share[1]
 
 
-def _recent(at: datetime | None, newest: datetime | None) -> bool:
-    return at is None or newest is None or at > newest - RECENT
+def _recent(at: datetime | None, facts: Facts) -> bool:
+    # By our clock: one record that claims to be of next year would make all others old.
+    return at is None or at > facts.fence.closed_at - RECENT
 
 
 def _day(at: datetime | None) -> str:
