@@ -181,8 +181,7 @@ def _body(plan: Plan) -> str:
     for link in plan.links:
         counts = link.counts
         what = ", ".join(f"{counts[name]:,} {name}" for name in ("restate", "tombstone", "advice") if counts[name])
-        readers = ", ".join(link.readers) or "nobody"
-        lines.append(f"- **{link.link}**: {what or 'nothing'}; to `{link.topic}`, also read by {readers}")
+        lines.append(f"- **{link.link}**: {what or 'nothing'}; to `{link.topic}`, also read by {link.also_read_by}")
         lines += [f"  - note: {each}" for each in link.warnings]
         causes = Counter(item.cause for item in link.corrections)
         lines += [f"  - {cause}: {number:,}" for cause, number in sorted(causes.items())]

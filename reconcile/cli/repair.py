@@ -160,8 +160,7 @@ def numbers(made: Plan) -> str:
         if link.corrections:
             counted = Counter(item.action.value for item in link.corrections)
             what = ", ".join(f"{number:,} {action}" for action, number in counted.items())
-            readers = ", ".join(link.readers) or "nobody"
-            lines.append(f"{link.link}: {what} to {link.topic}; also read by {readers}")
+            lines.append(f"{link.link}: {what} to {link.topic}; also read by {link.also_read_by}")
             lines += [f"  note: {warning}" for warning in link.warnings]
     return "\n".join(lines)
 
@@ -174,7 +173,7 @@ def show_plan(made: Plan, limit: int) -> None:
     for link in made.links:
         figures = (f"{number:,}" for number in link.counts.values())
         by = " or ".join(link.partitioner) or "-"
-        links.add_row(link.link, link.topic, by, ", ".join(link.readers) or "nobody", *figures)
+        links.add_row(link.link, link.topic, by, link.also_read_by, *figures)
     out.print(links)
     items = [item for link in made.links for item in link.items]
     if items:

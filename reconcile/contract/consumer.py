@@ -275,8 +275,8 @@ class Consumer(Rows):
     """`state`: one row per aggregate, updated in place. `records`: one row per event, never changed."""
     guard: Literal["none", "newer", "newer-or-equal"] = "none"
     """Which versions the consumer accepts over the one that it has; `none`: all of them."""
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    """The isolation level that the group reads with."""
+    isolation: Literal["read_committed", "read_uncommitted"] | None = None
+    """The isolation level that the group's clients are set to; left out, it is not known: the copy is not corrected."""
     fields: Annotated[tuple[ComparedField, ...], *NotEmpty]
     """What is compared."""
     failure: Failure = Failure(policy="ignore")

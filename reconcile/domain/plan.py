@@ -44,6 +44,21 @@ class Item(_Frozen):
     """A digest of its key's bytes."""
 
 
+class OutsideReader(_Frozen):
+    """A group that reads the topic of the corrections and is not in the contract: its isolation is not known."""
+
+    group: str
+    state: str
+    members: int
+    """How many of its members read a partition of the topic."""
+    commits: bool
+    """Whether it has committed offsets there."""
+
+    def __str__(self) -> str:
+        members = f"{self.members} {'member' if self.members == 1 else 'members'}"
+        return f"{self.group} ({self.state}, {members} here, {'with' if self.commits else 'no'} committed offsets)"
+
+
 class LinkPlan(_Frozen):
     """What is done on one link."""
 
@@ -60,6 +75,10 @@ class LinkPlan(_Frozen):
     """Where each partition ended before the source was read."""
     readers: tuple[str, ...]
     """Other groups that read the topic."""
+    outside: tuple[OutsideReader, ...] = ()
+    """Those of them that the contract does not name."""
+    sees_all_groups: bool = True
+    """Whether the account may list every group; otherwise there may be other readers."""
     approval: bool
     """Whether a person has to approve."""
     depends_on: tuple[str, ...] = ()
@@ -71,6 +90,14 @@ class LinkPlan(_Frozen):
     def replaced(self, **fields: Any) -> LinkPlan:
         """Build the plan with other values in some fields."""
         return LinkPlan(**{**dict(self), **fields})
+
+    @property
+    def also_read_by(self) -> str:
+        """Name the other groups that read the topic, as far as we may see them."""
+        named = ", ".join(self.readers)
+        if self.sees_all_groups:
+            return named or "nobody"
+        return f"{named}, and perhaps others that we may not see" if named else "none that we may see"
 
     @property
     def corrections(self) -> tuple[Item, ...]:

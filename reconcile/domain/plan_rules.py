@@ -63,6 +63,8 @@ class Terms:
     """Whether it carries no state."""
     versioned: bool = False
     """Whether it carries a version."""
+    isolation_known: bool = True
+    """Whether it says how the group reads: a reader of uncommitted records applies what is taken back."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ def published_since(cause: str, basis: int | None, logged: int | None) -> bool:
 def by_finding(finding: Finding, terms: Terms) -> Treatment:
     """Choose what would be done about a finding as far as it and the contract alone show."""
     base = _by_status(finding) or _by_cause(finding, terms)
-    return (_against_contract(finding, terms, base) or base) if base.action.writes else base
+    if base.action.writes:
+        base = _against_contract(finding, terms, base) or base
+    return _ISOLATION_UNKNOWN if base.action.writes and not terms.isolation_known else base
 
 
 def _by_status(finding: Finding) -> Treatment | None:
@@ -263,6 +267,11 @@ def _not_repaired(reason: str) -> Treatment:
     return Treatment(Action.NOT_REPAIRED, reason)
 
 
+_ISOLATION_UNKNOWN = _advice(
+    "the contract does not say whether the group reads uncommitted records, and would apply corrections that are taken"
+    " back: declare consumers[].isolation as the group's clients are set (Java, Spring and Connect read uncommitted"
+    " records unless told otherwise)"
+)
 _SOURCE_TWICE = _advice("the source holds the id more than once: nobody can tell which row is right")
 _SURPLUS = _advice("delete the surplus row: a record could only add another one")
 _AGREES = _not_repaired("the state agrees: there is nothing to restate")

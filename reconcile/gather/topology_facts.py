@@ -8,8 +8,9 @@ from functools import partial
 from typing import TypeVar
 
 from reconcile.contract.model import Consumer, Contract, RepairTopic
+from reconcile.domain.plan import OutsideReader
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.kafka.client import ClusterClient, Offsets
+from reconcile.kafka.client import ClusterClient, Commits, GroupReading, GroupState, Offsets
 from reconcile.kafka.layout import TopicLayout
 from reconcile.kafka.reader import read_newest
 
@@ -24,6 +25,9 @@ class ReadingGroup:
 
     group: str
     committed: Offsets
+    state: GroupState = GroupState.UNKNOWN
+    members: int = 0
+    """How many of its members read a partition of the topic."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,9 @@ class ClusterFacts:
     group_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By group of the contract: the topics that it reads or committed offsets in."""
     known_groups: frozenset[str] | None = None
-    """All groups of the cluster; None if they could not be listed."""
+    """The groups of the cluster that we may see; None if they could not be listed."""
+    sees_all_groups: bool = False
+    """Whether there are no others."""
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of compacted topics for failed events: how many newest records were looked at, and how many keys they have."""
     unreadable: tuple[str, ...] = ()
@@ -71,6 +77,22 @@ def own_topics(consumer: Consumer) -> tuple[str, ...]:
     return (*failed, route.topic) if isinstance(route, RepairTopic) else tuple(failed)
 
 
+def readers(cluster: ClusterClient, topic: str) -> tuple[tuple[ReadingGroup, ...], bool]:
+    """Query the groups that read a topic or committed offsets in it, and whether we see all groups that there are."""
+    commits = cluster.commits()
+    return _readers(topic, commits.of_groups, cluster.reading(commits.of_groups)), commits.all_groups
+
+
+def outside(reading: Iterable[ReadingGroup], contract: Contract) -> tuple[OutsideReader, ...]:
+    """Choose the groups that the contract does not name, with what is known of them."""
+    named = {each.group for each in contract.consumers}
+    return tuple(
+        OutsideReader(group=each.group, state=each.state.value, members=each.members, commits=bool(each.committed))
+        for each in reading
+        if each.group not in named
+    )
+
+
 def cluster_facts(cluster: ClusterClient, contract: Contract) -> ClusterFacts:
     """Read what the cluster has; what cannot be read stands in `unreadable`, and the rest is there all the same."""
     questions = _Questions()
@@ -82,9 +104,10 @@ def cluster_facts(cluster: ClusterClient, contract: Contract) -> ClusterFacts:
     nowhere: tuple[Offsets, Offsets] = ({}, {})
     for name in (each for each, layout in topics.items() if layout is not None):
         begins[name], ends[name] = questions.answer(partial(_span, cluster, name), nowhere)
-    commits: dict[str, dict[str, Offsets]] | None = questions.answer(cluster.commits, None)
-    nobody: dict[str, frozenset[str]] = {}
-    assigned = questions.answer(partial(cluster.assigned, groups | set(commits or ())), nobody)
+    answered: Commits | None = questions.answer(cluster.commits, None)
+    commits = {} if answered is None else answered.of_groups
+    nobody: dict[str, GroupReading] = {}
+    reading = questions.answer(partial(cluster.reading, groups | set(commits)), nobody)
     none_read = (0, 0)
     keys = {
         name: questions.answer(partial(_newest_keys, cluster, name, begins[name], ends[name]), none_read)
@@ -96,11 +119,13 @@ def cluster_facts(cluster: ClusterClient, contract: Contract) -> ClusterFacts:
         topics=topics,
         begins=begins,
         ends=ends,
-        readers=_readers(named, commits or {}, assigned),
+        readers={name: _readers(name, commits, reading) for name in named},
         group_topics={
-            group: frozenset((commits or {}).get(group, {})) | assigned.get(group, frozenset()) for group in groups
+            group: frozenset(commits.get(group, {})) | frozenset(reading[group].members if reading else ())
+            for group in groups
         },
-        known_groups=None if commits is None else frozenset(commits),
+        known_groups=None if answered is None else frozenset(commits),
+        sees_all_groups=answered is not None and answered.all_groups,
         keys=keys,
         unreadable=tuple(questions.unreadable),
     )
@@ -131,13 +156,12 @@ def _newest_keys(cluster: ClusterClient, topic: str, begins: Offsets, ends: Offs
 
 
 def _readers(
-    topics: Iterable[str], commits: Mapping[str, Mapping[str, Offsets]], assigned: Mapping[str, frozenset[str]]
-) -> dict[str, tuple[ReadingGroup, ...]]:
-    return {
-        topic: tuple(
-            ReadingGroup(group, commits.get(group, {}).get(topic, {}))
-            for group in sorted({*commits, *assigned})
-            if topic in commits.get(group, {}) or topic in assigned.get(group, ())
-        )
-        for topic in topics
-    }
+    topic: str, commits: Mapping[str, Mapping[str, Offsets]], reading: Mapping[str, GroupReading]
+) -> tuple[ReadingGroup, ...]:
+    found = []
+    for group in sorted({*commits, *reading}):
+        committed = commits.get(group, {}).get(topic, {})
+        seen = reading.get(group, GroupReading(GroupState.UNKNOWN, {}))
+        if committed or seen.members.get(topic):
+            found.append(ReadingGroup(group, committed, seen.state, seen.members.get(topic, 0)))
+    return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
@@ -82,6 +83,25 @@ class GroupDescription:
     """`classic` or `consumer` (KIP-848)."""
     assignor: str
     members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True)
+class Commits:
+    """What the groups of a cluster have committed."""
+
+    of_groups: Mapping[str, Mapping[str, Offsets]]
+    """By group, by topic, by partition."""
+    all_groups: bool
+    """Whether these are all groups that there are."""
+
+
+@dataclass(frozen=True)
+class GroupReading:
+    """What a group is doing, and what its members read."""
+
+    state: GroupState
+    members: Mapping[str, int]
+    """How many members read a partition of a topic, by topic."""
 
 
 class ClusterClient:
@@ -243,21 +263,26 @@ class ClusterClient:
             found[place.partition] = place.offset if place.offset >= 0 else None
         return found
 
-    def commits(self) -> dict[str, dict[str, Offsets]]:
-        """Query what each group of the cluster has committed: by group, by topic, by partition."""
+    def commits(self) -> Commits:
+        """Query what each group of the cluster has committed, of those that the account may see."""
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         listed = self._answer(self._admin.list_consumer_groups(request_timeout=_TIMEOUT), "its groups")
         # Describing them waits for coordinators that load or move: asked for offsets, they would end the process.
         groups = sorted(self._described_groups(sorted(each.group_id for each in listed.valid or ())))
         found: dict[str, dict[str, Offsets]] = {}
+        all_groups = self._lists_all_groups()
         for start in range(0, len(groups), _LISTED_TOGETHER):
             some = groups[start : start + _LISTED_TOGETHER]
             futures = {group: self._group_offsets(ConsumerGroupTopicPartitions(group)) for group in some}
             for group, future in futures.items():
-                answer = self._answer(future, f"the offsets of the group {group}")
+                try:
+                    answer = self._answer(future, f"the offsets of the group {group}")
+                except ClusterRefusedError:
+                    all_groups = False
+                    continue
                 found[group] = _by_topic(answer.topic_partitions or ())
-        return found
+        return Commits(found, all_groups)
 
     def group(self, name: str, topic: str) -> GroupDescription:
         """Describe a group; one that does not exist is MISSING."""
@@ -277,16 +302,17 @@ class ClusterClient:
         protocol = found.type.name.lower()
         return GroupDescription(name, _state(found.state.name, protocol), protocol, found.partition_assignor, members)
 
-    def assigned(self, groups: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Query the topics of which members of each group read a partition."""
-        return {
-            name: frozenset(
-                str(place.topic)
-                for each in (group.members if group is not None else ())
-                for place in each.assignment.topic_partitions
-            )
-            for name, group in self._described_groups(sorted(set(groups))).items()
-        }
+    def reading(self, groups: Iterable[str]) -> dict[str, GroupReading]:
+        """Query what each group is doing, and of which topics its members read a partition."""
+        found: dict[str, GroupReading] = {}
+        for name, group in self._described_groups(sorted(set(groups))).items():
+            if group is None:
+                found[name] = GroupReading(GroupState.MISSING, {})
+                continue
+            read = [{str(place.topic) for place in each.assignment.topic_partitions} for each in group.members]
+            state = _state(group.state.name, group.type.name.lower())
+            found[name] = GroupReading(state, Counter(topic for topics in read for topic in topics))
+        return found
 
     def _connect(self) -> None:
         from confluent_kafka import KafkaError
@@ -335,6 +361,13 @@ class ClusterClient:
         futures = self._admin.describe_consumer_groups(names, request_timeout=_TIMEOUT)
         absent = KafkaError.GROUP_ID_NOT_FOUND
         return {name: self._answer_unless(absent, futures[name], f"the group {name}") for name in names}
+
+    def _lists_all_groups(self) -> bool:
+        """Query whether the account may list every group: the cluster leaves out those that it may not describe."""
+        from confluent_kafka.admin import AclOperation
+
+        future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=_TIMEOUT)
+        return AclOperation.DESCRIBE in (self._answer(future, "its rights").authorized_operations or ())
 
     def _group_offsets(self, request: Any) -> Future[Any]:
         return self._admin.list_consumer_group_offsets([request], request_timeout=_TIMEOUT)[request.group_id]

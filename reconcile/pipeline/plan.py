@@ -13,6 +13,7 @@ from reconcile.contract.model import Consumer, RepairTopic
 from reconcile.domain.finding import Finding
 from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.gather import topology_facts
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.kafka.client import ClusterClient
@@ -180,9 +181,18 @@ class _Planning:
         main = self.job.contract.topic.name
         name = _route_topic(consumer, main)
         topic = cluster.topic(name)
-        readers = [group for group, topics in cluster.commits().items() if name in topics and group != consumer.group]
-        since = cluster.ends(name, topic.partitions)
-        return Route(name, topic.id, len(topic.partitions), since, tuple(sorted(readers)), name == main)
+        seen, all_groups = topology_facts.readers(cluster, name)
+        readers = [each for each in seen if each.group != consumer.group]
+        return Route(
+            topic=name,
+            id=topic.id,
+            partitions=len(topic.partitions),
+            since=cluster.ends(name, topic.partitions),
+            readers=tuple(each.group for each in readers),
+            main=name == main,
+            outside=topology_facts.outside(readers, self.job.contract),
+            sees_all_groups=all_groups,
+        )
 
     def _topic(self, cluster: ClusterClient, drafts: Sequence[_Draft]) -> TopicFacts:
         topic, view = self.job.contract.topic, LogView.read(self.job, cluster)

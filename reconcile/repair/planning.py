@@ -16,7 +16,7 @@ from reconcile.domain.cause import Cause
 from reconcile.domain.correction import Correction, correction_id, key_digest
 from reconcile.domain.finding import Confidence, Finding
 from reconcile.domain.outbox import WaitingEvents
-from reconcile.domain.plan import Caps, Item, LinkPlan
+from reconcile.domain.plan import Caps, Item, LinkPlan, OutsideReader
 from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
 from reconcile.repair.correction_writer import CorrectionWriter, carried, deletion, versioned_deletion
 from reconcile.repair.json_values import MisfitError, Path, path_of
@@ -47,6 +47,8 @@ class Route:
     since: Mapping[int, int]
     readers: tuple[str, ...]
     main: bool
+    outside: tuple[OutsideReader, ...] = ()
+    sees_all_groups: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
         deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
         tombstones=contract.topic.delete == TOMBSTONE,
         versioned=versioned_deletion(contract.topic),
+        isolation_known=consumer.isolation is not None,
     )
 
 
@@ -128,6 +131,8 @@ def planned(
         partitioner=tuple(each.value for each in facts.topic.router.candidates),
         since=dict(facts.route.since),
         readers=facts.route.readers,
+        outside=facts.route.outside,
+        sees_all_groups=facts.route.sees_all_groups,
         items=_sorted(each.item for each in drafts),
     )
     if not plan.corrections:
@@ -138,6 +143,7 @@ def planned(
         for restates in (True, False)
     )
     warnings = (
+        *_route_warnings(facts.route),
         *_log_warnings(plan.corrections, facts.topic),
         *_consumer_warnings(contract, consumer, main=facts.route.main),
         *_value_warnings(contract, facts.topic.form),
@@ -260,10 +266,26 @@ class _Drafting:
 
 
 def _uncommitted_readers(contract: Contract, consumer: Consumer, route: Route) -> list[str]:
+    """Name the contract's groups that would apply corrections that are taken back, or may."""
+    readers = contract.consumers if route.main else (consumer,)
     return [
-        f"{each.group} reads uncommitted records: it would apply corrections that are taken back"
-        for each in (contract.consumers if route.main else (consumer,))
-        if each.isolation == "read_uncommitted"
+        f"by the contract {each.group} reads uncommitted records: it would apply corrections that are taken back"
+        if each.isolation
+        else f"the contract does not say whether {each.group} reads uncommitted records, and it reads {route.topic}"
+        " too: declare its `isolation`"
+        for each in readers
+        if each.isolation != "read_committed"
+    ]
+
+
+def _route_warnings(route: Route) -> list[str]:
+    """Name the readers of the corrections of whom the contract says nothing."""
+    if not route.outside:
+        return []
+    named = ", ".join(map(str, route.outside))
+    return [
+        f"{route.topic} is also read by groups that the contract does not name: {named}. Whether they read uncommitted"
+        " records is not known; those that do would apply corrections that are taken back"
     ]
 
 

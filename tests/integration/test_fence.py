@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from reconcile.contract.model import load_contract
 from reconcile.errors import ReconcileError
 from reconcile.files import committed
+from reconcile.gather import topology_facts
 from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.fence.nature import SourceNature
 from reconcile.gather.fence.opening import OpenFence, open_fence
@@ -465,6 +466,24 @@ def test_an_open_transaction_is_not_in_the_log_yet(scratch: Scratch) -> None:
     assert (2, 5) == (at.log_end, at.high_watermark)
     assert scratch.fence().settled
     scratch.sender.abort_transaction(30)
+
+
+def test_without_an_authoriser_all_groups_are_seen(scratch: Scratch) -> None:
+    """Then nobody else reads what nobody is seen to read; a group that reads and never commits is seen as well."""
+    reader = scratch.consumer()
+    try:
+        with closing(ClusterClient("main", {"bootstrap.servers": scratch.lab.bootstrap})) as cluster:
+            until(lambda: reader.poll(0.1) is None and topology_facts.readers(cluster, scratch.name)[0])
+            (seen,), all_groups = topology_facts.readers(cluster, scratch.name)
+    finally:
+        reader.close()
+    assert all_groups
+    assert (f"{scratch.name}-group", {}, GroupState.STABLE, 1) == (
+        seen.group,
+        seen.committed,
+        seen.state,
+        seen.members,
+    )
 
 
 def test_a_topic_that_grew(scratch: Scratch) -> None:

@@ -30,6 +30,7 @@ CONTRACT = {
         {
             "name": "shop",
             "group": "shop",
+            "isolation": "read_committed",
             "store": "lake",
             "table": "copy",
             "id": "id",

@@ -59,6 +59,7 @@ consumers:
     id: user_id
     version: version
     semantics: state
+    isolation: read_committed
     fields:
       - {name: display_name, source: display_name, consumer: display_name, event: $.display_name}
       - {name: email, source: email, consumer: mail, event: $.email, sensitive: true}

@@ -83,7 +83,7 @@ def test_little_is_required(tmp_path: Path) -> None:
     consumer = read.consumers[0]
     assert (read.topic.format, read.topic.key.type, read.topic.state) == ("json", "string", "full")
     assert (read.topic.partitioner, read.topic.delete, read.topic.value) == ("infer", "tombstone", None)
-    assert (consumer.semantics, consumer.guard, consumer.isolation) == ("state", "none", "read_committed")
+    assert (consumer.semantics, consumer.guard, consumer.isolation) == ("state", "none", None)
     assert (consumer.failure.policy, consumer.failure.dialect, consumer.failure.ledger) == ("ignore", "auto", None)
     assert (consumer.settle.timeout, consumer.settle.confirm_after) == (timedelta(seconds=60), timedelta(seconds=5))
     assert (consumer.repair.route, consumer.repair.causes, consumer.repair.deletes) == ("main", None, False)

@@ -18,7 +18,7 @@ from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction, corre
 from reconcile.domain.finding import Confidence, Difference, FieldDifference, Finding, Hop
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.partitioner import Partitioner, partition_of
-from reconcile.domain.plan import LinkPlan
+from reconcile.domain.plan import LinkPlan, OutsideReader
 from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.repair import planning
@@ -185,6 +185,49 @@ def test_a_group_that_reads_uncommitted_records_is_refused() -> None:
     of = contract(consumer={"isolation": "read_uncommitted"})
     (reason,) = planned(of, world(of)).refused
     assert "login-service reads uncommitted records" in reason
+
+
+def test_a_group_that_is_not_known_to_read_committed_records_gets_advice() -> None:
+    """It may apply what is taken back: whoever knows how its clients are set has to say so first."""
+    of = contract(consumer={"isolation": None})
+    plan = planned(of, world(of))
+    assert ([Action.ADVICE], ()) == ([each.action for each in plan.items], plan.refused)
+    assert "consumers[].isolation" in plan.items[0].reason
+
+
+def test_another_group_of_the_main_topic_has_to_say_how_it_reads() -> None:
+    """A correction of one copy reaches the others, too."""
+    of = contract()
+    login = of.consumers[0]
+    other = login.model_copy(update={"name": "search", "group": "search-service", "isolation": None})
+    (reason,) = planned(of.model_copy(update={"consumers": (login, other)}), world(of)).refused
+    assert "does not say whether search-service reads uncommitted records" in reason
+
+
+def test_readers_that_the_contract_does_not_name_are_a_warning() -> None:
+    """What is known of them is said: how they read is not."""
+    of = contract()
+    now = world(of)
+    audit = OutsideReader(group="audit", state="stable", members=2, commits=True)
+    plan = planned(of, replace(now, route=replace(now.route, outside=(audit,))))
+    assert any("audit (stable, 2 members here, with committed offsets)" in each for each in plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("readers", "all_seen", "said"),
+    [
+        (("audit",), True, "audit"),
+        ((), True, "nobody"),
+        (("audit",), False, "audit, and perhaps others that we may not see"),
+        ((), False, "none that we may see"),
+    ],
+)
+def test_nobody_is_said_only_where_all_groups_are_seen(readers: tuple[str, ...], all_seen: bool, said: str) -> None:
+    """A cluster does not list the groups that an account may not describe."""
+    of = contract()
+    now = world(of)
+    route = replace(now.route, readers=readers, sees_all_groups=all_seen)
+    assert said == planned(of, replace(now, route=route)).also_read_by
 
 
 @pytest.mark.parametrize(("main", "refused"), [(True, True), (False, False)])

@@ -40,6 +40,7 @@ def consumer(name: str = "login", **more: Any) -> dict[str, Any]:
         "table": "profile",
         "id": "id",
         "fields": [{"name": "email", "source": "email", "consumer": "mail", "event": "$.email"}],
+        "isolation": "read_committed",
         "failure": {"policy": "block"},
         **more,
     }
@@ -458,16 +459,49 @@ def test_groups_of_several_topics(read: set[str], expected: Severity) -> None:
         ("read_uncommitted", 0, "delete", OK),
         ("read_uncommitted", 9, "delete", WARNING),
         ("read_uncommitted", 9, "compact", OK),
+        (None, 0, "delete", WARNING),
     ],
 )
-def test_uncommitted_records(isolation: str, gaps: int, policy: str, expected: Severity) -> None:
-    """Reading what may be aborted is a warning where the log shows transactions."""
+def test_uncommitted_records(isolation: str | None, gaps: int, policy: str, expected: Severity) -> None:
+    """Reading what may be aborted is a warning where the log shows transactions, and so is not to say how one reads."""
     seen = facts(
         of=contract(consumer(isolation=isolation)),
         layouts={"user": kept(cleanup_policy=policy)},
         seen=log(gaps=gaps),
     )
     assert [expected] == severities(setup_checks.isolation, seen)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted", None])
+def test_isolation_is_what_the_contract_says(isolation: str | None) -> None:
+    """Nobody can look it up: what is found never asserts it."""
+    found = only(setup_checks.isolation, facts(of=contract(consumer(isolation=isolation)), seen=log(gaps=9)))
+    assert found.found.startswith("the contract ")
+
+
+@pytest.mark.parametrize(
+    ("reader", "expected"),
+    [
+        (ReadingGroup("login-service", {0: 1}), OK),
+        (ReadingGroup("audit", {}, GroupState.STABLE, 2), WARNING),
+        (ReadingGroup("gone", {0: 1}, GroupState.EMPTY), WARNING),
+    ],
+)
+def test_readers_outside_the_contract(reader: ReadingGroup, expected: Severity) -> None:
+    """A group that the contract does not name may read what is taken back."""
+    assert [expected] == severities(setup_checks.outside_readers, facts(readers={"user": (reader,)}))
+
+
+def test_a_reader_outside_the_contract_is_named_with_what_is_known_of_it() -> None:
+    """Its state, its members here, and whether it has committed offsets; how it reads nobody knows."""
+    seen = facts(readers={"user": (ReadingGroup("audit", {}, GroupState.STABLE, 2),)})
+    assert "audit (stable, 2 members here, no committed offsets)" in only(setup_checks.outside_readers, seen).found
+
+
+@pytest.mark.parametrize(("all_seen", "said"), [(True, "nobody else"), (False, "none that we may see")])
+def test_nobody_else_reads_only_where_all_groups_are_seen(all_seen: bool, said: str) -> None:
+    """A cluster does not list the groups that an account may not describe."""
+    assert said in only(setup_checks.outside_readers, facts(sees_all_groups=all_seen)).found
 
 
 @pytest.mark.parametrize(

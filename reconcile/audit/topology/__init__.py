@@ -24,6 +24,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     log_checks.versions,
     setup_checks.replication,
     setup_checks.isolation,
+    setup_checks.outside_readers,
     setup_checks.committed_offsets,
     setup_checks.group_members,
     setup_checks.group_topics,

@@ -8,11 +8,11 @@ from datetime import timedelta
 from reconcile.audit.topology.facts import Facts
 from reconcile.audit.topology.rule import Check, Rule, Severity, counted, listed
 from reconcile.config import durations
-from reconcile.contract.model import Consumer, FailureTopic
+from reconcile.contract.model import Consumer, FailureTopic, RepairTopic
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.gather.fence.fence import ConsumerFence
 from reconcile.gather.fence.group_position import PositionState
-from reconcile.gather.topology_facts import ReadingGroup, own_topics
+from reconcile.gather.topology_facts import ReadingGroup, outside, own_topics
 from reconcile.kafka.client import GroupState
 from reconcile.kafka.layout import TopicLayout
 
@@ -61,6 +61,12 @@ _ISOLATION = Rule(
     ("C6",),
     "Only committed records are read",
     "a reader of uncommitted records applies events of transactions that were aborted",
+)
+_READERS = Rule(
+    "T-C6-readers",
+    ("C6",),
+    "The contract names who reads corrections",
+    "a group that reads uncommitted records applies corrections that are taken back; nobody says how these read",
 )
 _OFFSETS = Rule(
     "T-D1",
@@ -194,7 +200,8 @@ def depended_groups(facts: Facts) -> Iterator[Check]:
         known = ours | facts.cluster.known_groups
         unknown = [group for group in consumer.depends_on if group not in known]
         if unknown:
-            found = f"neither the contract nor the cluster knows {listed(unknown)}"
+            seen = "" if facts.cluster.sees_all_groups else ", as far as we may see,"
+            found = f"neither the contract nor the cluster{seen} knows {listed(unknown)}"
             yield _DEPENDED.warning(link, found, "correct the names in depends_on, or start these groups")
         else:
             yield _DEPENDED.ok(link, listed(list(consumer.depends_on)))
@@ -227,13 +234,40 @@ def isolation(facts: Facts) -> Iterator[Check]:
     """Look for groups that read transactions which may yet be aborted."""
     compacted = facts.layout is not None and facts.layout.compacted
     for link, consumer in facts.links():
-        if consumer.isolation == "read_committed":
-            yield _ISOLATION.ok(link, "reads committed records")
+        if consumer.isolation is None:
+            found = "the contract does not say how the group reads, so the copy gets no corrections"
+            todo = "write `isolation: read_committed` or `read_uncommitted`, as the group's clients are set: Java's,"
+            todo += (
+                " Spring's and Connect's read uncommitted records unless told otherwise, librdkafka's committed ones"
+            )
+            yield _ISOLATION.warning(link, found, todo)
+        elif consumer.isolation == "read_committed":
+            yield _ISOLATION.ok(link, "the contract says that it reads committed records")
         elif facts.log.gaps and not compacted:
-            found = f"reads uncommitted records, and the log shows transactions ({counted(facts.log.gaps, 'gap')})"
+            found = "the contract says that it reads uncommitted records, and the log shows transactions"
+            found += f" ({counted(facts.log.gaps, 'gap')})"
             yield _ISOLATION.warning(link, found, "set isolation.level=read_committed in the consumer")
         else:
-            yield _ISOLATION.ok(link, "reads uncommitted records; the log shows no transaction")
+            found = "the contract says that it reads uncommitted records; the log shows no transaction"
+            yield _ISOLATION.ok(link, found)
+
+
+def outside_readers(facts: Facts) -> Iterator[Check]:
+    """Look for groups that read where corrections go, and that the contract does not name."""
+    if facts.cluster.known_groups is None:
+        return
+    routes = dict.fromkeys(
+        route.topic if isinstance(route := each.repair.route, RepairTopic) else facts.topic
+        for each in facts.contract.consumers
+    )
+    for topic in routes:
+        found = [str(each) for each in outside(facts.cluster.readers.get(topic, ()), facts.contract)]
+        hidden = "" if facts.cluster.sees_all_groups else "; there may be groups that this account may not see"
+        if found:
+            todo = "let each of them read committed records, and write those that keep a copy into the contract"
+            yield _READERS.warning(topic, f"{topic} is also read by {listed(found)}{hidden}", todo)
+        else:
+            yield _READERS.ok(topic, f"none that we may see{hidden}" if hidden else f"nobody else reads {topic}")
 
 
 def committed_offsets(facts: Facts) -> Iterator[Check]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from reconcile.contract.model import Consumer
 from reconcile.gather.fence.group_position import PositionState, choose_state, compute_lag
 from reconcile.kafka.client import ClusterClient, GroupState, Offsets, TopicDescription
+from reconcile.kafka.reader import COMMITTED
 
 POLL_EVERY = 0.2
 NOBODY_FOR = 10.0
@@ -87,7 +88,9 @@ class Settling:
 
     def _probe(self, places: Mapping[int, int]) -> dict[int, int | None]:
         new = {p: at for p, at in places.items() if self._probed.get(p, (None, None))[0] != at}
-        for partition, record in self.cluster.next_records(self.topic.name, new, self.consumer.isolation).items():
+        # Where nobody says how the group reads: aborted records are nothing that a copy has to wait for.
+        isolation = self.consumer.isolation or COMMITTED
+        for partition, record in self.cluster.next_records(self.topic.name, new, isolation).items():
             self._probed[partition] = (new[partition], record)
         return {partition: self._probed[partition][1] for partition in places}
 

@@ -24,6 +24,7 @@ topic:
 consumers:
   - name: bills
     group: meters.bills
+    isolation: read_committed
     store: copies
     table: meters.bills
     id: meter
@@ -54,6 +55,7 @@ topic:
 consumers:
   - name: stock
     group: parts.stock
+    isolation: read_committed
     store: copies
     table: parts.stock
     id: part

@@ -16,6 +16,7 @@ topic: {cluster: main, name: foreign.lake, version: $.version}
 consumers:
   - name: files
     group: lake.files
+    isolation: read_committed
     store: lake
     table: lake-copy
     id: fact

@@ -16,6 +16,7 @@ topic: {cluster: main, name: foreign.people, partitioner: infer, version: $.vers
 consumers:
   - name: cards
     group: people.cards
+    isolation: read_committed
     store: copies
     table: people.cards
     id: person
@@ -38,6 +39,7 @@ topic:
 consumers:
   - name: mirror
     group: quiet.mirror
+    isolation: read_committed
     store: copies
     table: quiet.mirror
     id: thing
@@ -54,6 +56,7 @@ consumers:
     settle: {timeout: 0s, confirm_after: 0s}
   - name: shadow
     group: quiet.shadow
+    isolation: read_committed
     store: copies
     query: select thing, label, version from quiet.shadow where label <> 'not ours'
     id: thing

@@ -33,6 +33,7 @@ topic:
 consumers:
   - name: billing
     group: orders.billing
+    isolation: read_committed
     store: copies
     table: orders.billing
     id: [org, order_no]

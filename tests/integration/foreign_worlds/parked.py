@@ -16,6 +16,7 @@ topic: {cluster: main, name: foreign.ships, partitioner: murmur2, version: $.ver
 consumers:
   - name: port
     group: ships.port
+    isolation: read_committed
     store: copies
     table: ships.port
     id: ship
@@ -30,6 +31,7 @@ consumers:
     settle: {timeout: 0s, confirm_after: 0s}
   - name: customs
     group: ships.customs
+    isolation: read_committed
     store: copies
     table: ships.customs
     id: ship

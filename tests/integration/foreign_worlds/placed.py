@@ -17,6 +17,7 @@ CONSUMERS
 _ROOMS_CONSUMER = """
   - name: NAME
     group: rooms.NAME
+    isolation: read_committed
     store: copies
     table: rooms.NAME
     id: room
@@ -31,6 +32,7 @@ topic: {cluster: main, name: foreign.grown, version: $.version}
 consumers:
   - name: done
     group: grown.done
+    isolation: read_committed
     store: copies
     table: grown.done
     id: item
@@ -38,6 +40,7 @@ consumers:
     settle: {timeout: 0s, confirm_after: 0s}
   - name: behind
     group: grown.behind
+    isolation: read_committed
     store: copies
     table: grown.behind
     id: item
@@ -67,6 +70,7 @@ topic: {cluster: main, name: foreign.visits, version: $.version, event_id: $.eve
 consumers:
   - name: desk
     group: visits.desk
+    isolation: read_committed
     store: copies
     table: visits.desk
     id: visit

@@ -46,6 +46,7 @@ topic:
 consumers:
   - name: plan
     group: racks.plan
+    isolation: read_committed
     store: copies
     table: racks.plan
     id: rack

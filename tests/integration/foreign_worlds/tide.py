@@ -25,6 +25,7 @@ topic: {cluster: main, name: foreign.tide, version: $.version}
 consumers:
   - name: chart
     group: tide.chart
+    isolation: read_committed
     store: copies
     table: tide.chart
     id: buoy
@@ -40,6 +41,7 @@ topic: {cluster: main, name: foreign.pool, state: patch}
 consumers:
   - name: sums
     group: pool.sums
+    isolation: read_committed
     store: copies
     table: pool.sums
     id: basin

@@ -24,6 +24,7 @@ topic:
 consumers:
   - name: yard
     group: wagons.yard
+    isolation: read_committed
     store: copies
     table: wagons.yard
     id: wagon
@@ -61,6 +62,7 @@ topic:
 consumers:
   - name: lot
     group: cars.lot
+    isolation: read_committed
     store: copies
     table: cars.lot
     id: car
