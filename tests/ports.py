@@ -26,6 +26,7 @@ OWNERS = (
     "readme",
     "airflow up",
     "long application",
+    "open transactions",
 )
 ROOM = 25
 """How many owners a worker has room for."""

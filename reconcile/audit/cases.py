@@ -14,7 +14,7 @@ from reconcile.audit.home_partition import Router
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import version_number
-from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row
+from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row, Undecided
 from reconcile.domain.finding import Finding, ProposedRepair, redact, to_data
 from reconcile.domain.key import encode
 from reconcile.domain.plan_rules import Terms, by_finding
@@ -61,6 +61,8 @@ class Readings:
     ledger: DataFrame | None
     """The entries for these events, with the events' `id`."""
     outbox: DataFrame | None
+    undecided: DataFrame | None = None
+    """As `UndecidedRecords.frame` has them."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class Attributing:
             ledger=tuple(_entry(each) for each in row[columns.LEDGER] or ()),
             outbox_pending=row[columns.PENDING] or 0,
             outbox_since=None if (since := row.get(columns.PENDING_SINCE)) is None else _instant(since),
+            undecided=_undecided(row.get(columns.UNDECIDED)),
             homes=self.router.homes(self._key(row)),
         )
 
@@ -209,6 +212,9 @@ def case_rows(readings: Readings) -> DataFrame:
     if readings.outbox is not None:
         since = f.unix_micros(columns.PENDING_SINCE).alias(columns.PENDING_SINCE)
         parts.append(readings.outbox.select(_key(f.col(ID)).alias(_KEY), columns.PENDING, since))
+    if readings.undecided is not None:
+        record = f.struct("partition", "offset", "at").alias(columns.UNDECIDED)
+        parts.append(readings.undecided.select(_key(f.col(ID)).alias(_KEY), record))
     joined = reduce(lambda rows, part: rows.join(part, _KEY, "left"), parts, suspects)
     return joined.select(
         ID,
@@ -224,6 +230,9 @@ def case_rows(readings: Readings) -> DataFrame:
         columns.PENDING_SINCE
         if readings.outbox is not None
         else f.lit(None).cast("bigint").alias(columns.PENDING_SINCE),
+        columns.UNDECIDED
+        if readings.undecided is not None
+        else f.lit(None).cast("struct<partition: int, offset: bigint, at: bigint>").alias(columns.UNDECIDED),
     )
 
 
@@ -303,6 +312,10 @@ def _parked(read: dict[str, Any]) -> Parked:
         resolved=read["resolved"],
         error=read["error"],
     )
+
+
+def _undecided(read: dict[str, Any] | None) -> Undecided | None:
+    return None if read is None else Undecided(read["partition"], read["offset"], _instant(read["at"]))
 
 
 def _entry(read: dict[str, Any]) -> LedgerEntry:

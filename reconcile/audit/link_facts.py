@@ -37,6 +37,8 @@ class KnownLog:
     """Whether its versions grow by one."""
     corrections: Collection[tuple[str | None, int, int]] = ()
     """Where corrections of earlier runs stand: id, partition, offset."""
+    unread: Collection[int] = ()
+    """The partitions where too much is behind an open transaction to be looked at."""
 
 
 def field_rules(consumer: Consumer, form: Sequence[CanonicalType]) -> tuple[FieldRule, ...]:
@@ -67,7 +69,7 @@ def link_facts(
         name=contract.link(consumer),
         topic=contract.topic.name,
         fields=rules,
-        places=_places(before, before.consumer(consumer.name), now, log.index),
+        places=_places(before, before.consumer(consumer.name), now, log),
         patch=contract.topic.state == "patch",
         records=consumer.semantics == "records",
         event_versions=contract.topic.version is not None,
@@ -84,9 +86,11 @@ def link_facts(
     )
 
 
-def _places(before: Fence, group: ConsumerFence, now: Fence, index: Index) -> dict[int, Place]:
+def _places(before: Fence, group: ConsumerFence, now: Fence, log: KnownLog) -> dict[int, Place]:
+    index = log.index
     settled = {place.partition: place.log_end for place in before.topic.partitions}
     committed = {place.partition: place.committed_before for place in group.places}
+    undecided = {each.partition: each.begin for each in now.topic.open}
     places = {}
     for each in now.topic.partitions:
         held, missing = index.held(each.partition), index.missing(each.partition)
@@ -97,6 +101,8 @@ def _places(before: Fence, group: ConsumerFence, now: Fence, index: Index) -> di
             settled_end=settled.get(each.partition, 0),
             log_end=each.log_end,
             committed=committed.get(each.partition),
+            open=undecided.get(each.partition),
+            unread=each.partition in log.unread,
         )
     return places
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from reconcile.gather.fence.fence import Fence
 
+FAULT = 1
 COULD_NOT_TELL = 2
 _WIDE = 140
 
@@ -43,11 +44,12 @@ def fence(
 ) -> None:
     """Show the current positions of the source, the log and the groups of CONTRACT. It only reads.
 
-    Exits 2 if something could not be read.
+    Exits 1 if a transaction hangs in the topic, else 2 if something could not be read.
     """
     agreed = load_contract(contract)
     settings = load_settings(config, workspace)
     from reconcile.gather.fence.opening import open_fence
+    from reconcile.kafka.transactions import how_to_end
 
     timeout = None if settle else timedelta(0)
     with open_fence(agreed, contract, settings, consumers, timeout) as opened:
@@ -58,6 +60,11 @@ def fence(
         _show(found)
     for unread in found.unread:
         click.echo(f"reconcile: {unread.link}: {unread.message}", err=True)
+    for each in found.topic.hanging:
+        name = found.topic.name
+        click.echo(f"reconcile: a transaction hangs in {name} {each}: {how_to_end(name, each)}", err=True)
+    if found.topic.hanging:
+        context.exit(FAULT)
     if not found.complete:
         context.exit(COULD_NOT_TELL)
 
@@ -92,6 +99,7 @@ def _show(found: Fence) -> None:
     console.print()
     _show_consumers(console, found)
     _show_partitions(console, found)
+    _show_transactions(console, found)
 
 
 def _show_consumers(console: Console, found: Fence) -> None:
@@ -119,12 +127,23 @@ def _show_partitions(console: Console, found: Fence) -> None:
         console.print(table)
 
 
+def _show_transactions(console: Console, found: Fence) -> None:
+    table = _table("partition", "transaction", "offset", "first record", "undecided")
+    for each in found.topic.open:
+        since = "-" if each.since is None else f"{each.since:%Y-%m-%d %H:%M:%S} UTC"
+        state = "hangs" if each.hanging else "open"
+        table.add_row(str(each.partition), state, f"{each.begin:,}", since, f"{each.end - each.begin:,}")
+    if table.row_count:
+        console.print()
+        console.print(table)
+
+
 def _table(*columns: str) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        right = name in ("members", "lag", "partition", "begin", "committed", "end")
+        right = name in ("members", "lag", "partition", "begin", "committed", "end", "offset", "undecided")
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     return table

@@ -26,6 +26,8 @@ from reconcile.domain.evidence import (
     parked_note,
     retention_notes,
     routing_notes,
+    undecided_note,
+    unread_notes,
     waiting_note,
 )
 from reconcile.domain.explanation import Explanation, explain
@@ -58,7 +60,10 @@ def decide(inquiry: Inquiry) -> Attribution | None:
         return Attribution(Ground.COPY_WITHOUT_ID if difference is Difference.ORPHAN else Ground.WITHOUT_ID)
     if difference is Difference.DUPLICATED:
         return _held_twice(inquiry)
-    return _fault_of_log(inquiry) or _in_flight(inquiry) or _fault_of_consumer(inquiry)
+    if inquiry.case.undecided is not None:
+        undecided = inquiry.case.undecided
+        return Attribution(Ground.UNDECIDED, undecided.at, (undecided_note(inquiry.case, undecided),))
+    return _unless_unread(inquiry, _fault_of_log(inquiry)) or _in_flight(inquiry) or _fault_of_consumer(inquiry)
 
 
 def _finding(inquiry: Inquiry, decided: Attribution) -> Finding:
@@ -118,6 +123,14 @@ def _fault_of_log(inquiry: Inquiry) -> Attribution | None:
 
 
 _ABSENT = (Ground.VERSION_ABSENT, Ground.STATE_ABSENT, Ground.DELETION_ABSENT, Ground.RETURN_ABSENT)
+
+
+def _unless_unread(inquiry: Inquiry, fault: Attribution | None) -> Attribution | None:
+    """What the log lacks may be behind an open transaction, where nobody has looked."""
+    if fault is None or fault.ground.cause not in (Cause.NEVER_PUBLISHED, Cause.EXPIRED):
+        return fault
+    unread = unread_notes(inquiry.case, {*inquiry.log.partitions, *inquiry.case.homes})
+    return Attribution(Ground.PERHAPS_UNDECIDED, fault.since, (*fault.notes, *unread)) if unread else fault
 
 
 def _without_events(inquiry: Inquiry) -> Attribution | None:

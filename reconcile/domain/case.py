@@ -56,6 +56,10 @@ class Place:
     """The log is evidence up to here."""
     committed: int | None
     """The copy had its time to apply what stands below it; None if the group committed nothing."""
+    open: int | None = None
+    """Where the first open transaction begins, behind which nothing is decided; None if there is none."""
+    unread: bool = False
+    """Whether too much is behind it to be looked at."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,15 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True)
+class Undecided:
+    """A record of the aggregate behind an open transaction: nobody knows yet whether it counts."""
+
+    partition: int
+    offset: int
+    at: datetime
+
+
+@dataclass(frozen=True)
 class Case:
     """All that is known of one aggregate of a link."""
 
@@ -198,5 +211,7 @@ class Case:
     """Rows of the source's outbox for this id that were not yet published."""
     outbox_since: datetime | None = None
     """When the oldest of them was written; None where that is not known."""
+    undecided: Undecided | None = None
+    """Its first record behind an open transaction; None if there is none that was looked at."""
     homes: tuple[int, ...] = ()
     """The partitions where its key belongs, now or before the topic grew; empty if nothing explains the topic."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from reconcile.domain.case import Case, Event, Parked, Routing
+from reconcile.domain.case import Case, Event, Parked, Routing, Undecided
 from reconcile.domain.finding import Evidence, EvidenceKind
 from reconcile.domain.ledger import MatchedLedger
 
@@ -47,6 +47,25 @@ def event_notes(case: Case, events: Sequence[Event], note: str) -> list[Evidence
     first = [event_note(case, event, note) for event in events[: _OF_EACH - 2]]
     between = event_note(case, events[_OF_EACH - 2], f"{note}; and so are {more} more")
     return [*first, between, event_note(case, events[-1], note)]
+
+
+def undecided_note(case: Case, undecided: Undecided) -> Evidence:
+    """Describe a record behind an open transaction."""
+    place = case.link.places.get(undecided.partition)
+    begin = undecided.offset if place is None or place.open is None else place.open
+    note = f"behind an open transaction that began at offset {begin}"
+    return Evidence("event", note, case.link.topic, undecided.partition, undecided.offset, at=undecided.at)
+
+
+def unread_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:
+    """Describe the partitions where too much is behind an open transaction to be looked at."""
+    places = {partition: case.link.places.get(partition) for partition in sorted(set(partitions))}
+    note = "an open transaction began here; too many records are behind it to look at"
+    return [
+        Evidence("offset", note, case.link.topic, partition, place.open)
+        for partition, place in places.items()
+        if place is not None and place.unread
+    ]
 
 
 def gap_notes(case: Case, former: Event, later: Event) -> tuple[Evidence, ...]:

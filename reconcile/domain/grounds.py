@@ -35,6 +35,14 @@ class Ground(Enum):
         Cause.IN_FLIGHT, _PROBABLE, _TO_CONSUMER, (),
         "the log has what the source said a while ago, the copy is where the log is, and the source has moved on since",
     )
+    UNDECIDED = (
+        Cause.IN_FLIGHT, _CERTAIN, _TO_CONSUMER, (),
+        "a record of it is behind an open transaction: nobody knows yet whether it counts",
+    )
+    PERHAPS_UNDECIDED = (
+        Cause.IN_FLIGHT, _PROBABLE, _TO_CONSUMER, (Cause.NEVER_PUBLISHED, Cause.EXPIRED),
+        "the log does not bring what the source says, and too many records are behind an open transaction to look at",
+    )
     UNREADABLE = (
         Cause.SCHEMA_VIOLATION, _CERTAIN, _TO_LOG, (),
         "the newest record cannot be read, and no readable one brings the source's state",

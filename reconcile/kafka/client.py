@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ from reconcile.kafka.layout import TopicLayout, layout
 from reconcile.kafka.reader import UNCOMMITTED, LogReader, place_of
 
 if TYPE_CHECKING:
-    from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
+    from confluent_kafka import IsolationLevel, KafkaError, Message, TopicPartition
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 Answer = TypeVar("Answer")
@@ -31,6 +32,7 @@ _TIMEOUT = kafka_options.TIMEOUT
 _TO_CONNECT = 10.0
 _ALL_DOWN_FOR = 2.0
 _LISTED_TOGETHER = 100
+_LONGEST_TRANSACTION = "transaction.max.timeout.ms"
 _SMALL_FETCHES = {
     "auto.offset.reset": "earliest",
     "fetch.message.max.bytes": 65536,
@@ -228,7 +230,12 @@ class ClusterClient:
         Offsets alone do not tell: markers of transactions and compacted records take offsets too, and a group that
         commits the offset after each record never commits past them.
         """
-        found: dict[int, int | None] = dict.fromkeys(places)
+        records = self.first_records(topic, places, isolation)
+        return {p: None if record is None else place_of(record)[1] for p, record in records.items()}
+
+    def first_records(self, topic: str, places: Mapping[int, int], isolation: str) -> dict[int, Message | None]:
+        """Read the first record at or after each place; None where the partition has no more."""
+        found: dict[int, Message | None] = dict.fromkeys(places)
         if not places:
             return found
         with (
@@ -236,13 +243,28 @@ class ClusterClient:
             closing(LogReader({**self.config, **_SMALL_FETCHES}, topic, isolation)) as reader,
         ):
             reader.start(places)
-            for batch in reader.read_to(found.copy()):
+            for batch in reader.read_to(dict.fromkeys(places)):
                 for record in batch:
-                    partition, offset = place_of(record)
+                    partition, _ = place_of(record)
                     if found[partition] is None:
-                        found[partition] = offset
+                        found[partition] = record
                         reader.skip(partition)
         return found
+
+    def longest_transaction(self) -> timedelta | None:
+        """Query how long the brokers let a transaction last at most; None where the account may not see that."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        cluster = self._answer(self._admin.describe_cluster(request_timeout=_TIMEOUT), "its brokers")
+        wanted = [ConfigResource(ResourceType.BROKER, str(each.id)) for each in cluster.nodes or ()]
+        found = []
+        for each, answer in self._admin.describe_configs(wanted, request_timeout=_TIMEOUT).items():
+            try:
+                entries = self._answer(answer, f"the settings of the broker {each.name}")
+            except (ClusterRefusedError, ClusterUnreachableError):
+                return None
+            found.append(timedelta(milliseconds=int(str(entries[_LONGEST_TRANSACTION].value))))
+        return max(found, default=None)
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:
         """Query the offset that a group would read next in each partition; None where it committed nothing."""

@@ -29,6 +29,7 @@ from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.log.history import History
 from reconcile.gather.log.history_columns import KEY, READABLE
 from reconcile.gather.log.records import is_origin
+from reconcile.gather.log.undecided import UndecidedRecords
 from reconcile.gather.stores import row_columns
 from reconcile.pipeline import gather as gathering
 from reconcile.pipeline.handoffs import (
@@ -219,13 +220,14 @@ def _confirm(
     with open_fence(job.contract, job.file, job.settings, names, timeout=timedelta(0)) as opened:
         unread = {**gathered.unread, **{each.link: each for each in opened.fence.unread}}
         history = gathering.log_history(job, opened.fence)
-        log = KnownLog(history.index, compared.dense_versions, corrections)
+        undecided = gathering.undecided(job, opened.fence)
+        log = KnownLog(history.index, compared.dense_versions, corrections, undecided.unread)
         for each in suspects:
             consumer = each.consumer
             if consumer.name not in opened.consumers:
                 continue
             try:
-                reach = _publish_cases(job, gathered.inputs, each, opened, history)
+                reach = _publish_cases(job, gathered.inputs, each, opened, history, undecided)
                 opened.require_alive(consumer.name)
                 links[consumer.name] = link_facts(
                     job.contract, consumer, each.rules, log, reach, gathered.fence, opened.fence
@@ -240,7 +242,14 @@ def _confirm(
     return _Confirmed(links, unread)
 
 
-def _publish_cases(job: Job, inputs: Inputs, suspects: _Suspects, opened: OpenFence, history: History) -> Reach:
+def _publish_cases(
+    job: Job,
+    inputs: Inputs,
+    suspects: _Suspects,
+    opened: OpenFence,
+    history: History,
+    undecided: UndecidedRecords,
+) -> Reach:
     """Publish all that is read of a link's suspects now; return from where on its ledger knows."""
     consumer, topic = suspects.consumer, job.contract.topic
     reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
@@ -259,6 +268,7 @@ def _publish_cases(job: Job, inputs: Inputs, suspects: _Suspects, opened: OpenFe
                 parked=gathering.resolved_since(job, consumer, parked),
                 ledger=reader.ledger_of(events),
                 outbox=reader.outbox(),
+                undecided=undecided.frame(job.spark),
             )
             _publish_rows(job, inputs, cases(consumer.name), case_rows(readings))
             return suspects.reach or ledger_reach(reader.ledger_bounds(), readings.ledger, events)

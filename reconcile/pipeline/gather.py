@@ -15,6 +15,7 @@ from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.link_reader import Compared, LinkReader
 from reconcile.gather.log.history import History
 from reconcile.gather.log.store import HistoryStore
+from reconcile.gather.log.undecided import UndecidedRecords, undecided_records
 from reconcile.gather.stores import row_columns
 from reconcile.gather.stores.digest import Mode
 from reconcile.pipeline.handoffs import (
@@ -53,6 +54,8 @@ class _Gathering:
             self.unread += fence.unread
             job.run.publish(fence, job.inputs(), complete=fence.complete, notes=self._notes())
             took = (fence.closed_at - fence.opened_at).total_seconds()
+            for each in fence.topic.hanging:
+                _LOG.warning(f"a transaction hangs in {fence.topic.name} {each}: see reconcile fence")
             _LOG.debug(f"fence opened in {took:.1f} s: {len(fence.topic.partitions)} partitions")
             there = [each for each in job.consumers if each.name in opened.consumers]
             for number, consumer in enumerate(there, 1):
@@ -184,6 +187,18 @@ def log_history(job: Job, fence: Fence) -> History:
 def kept_history(job: Job) -> DataFrame:
     """Read the topic's records as far as the fence of the run says that the log is evidence."""
     return log_history(job, job.run.read(Fence)).records(job.spark)
+
+
+def undecided(job: Job, fence: Fence) -> UndecidedRecords:
+    """Read what is behind the transactions that were open when the fence closed."""
+    if not fence.topic.open:
+        return UndecidedRecords({}, frozenset())
+    with cluster_client(job) as cluster:
+        found = undecided_records(cluster, job.contract.topic, fence.topic.open)
+    if found.unread:
+        partitions = ", ".join(map(str, sorted(found.unread)))
+        _LOG.warning(f"too many records are behind open transactions to look at, in partition {partitions}")
+    return found
 
 
 def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:

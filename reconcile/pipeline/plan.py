@@ -17,6 +17,7 @@ from reconcile.gather import topology_facts
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.transactions import hanging, how_to_end, query_open_transactions
 from reconcile.pipeline import record, tables
 from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
@@ -181,6 +182,12 @@ class _Planning:
         main = self.job.contract.topic.name
         name = _route_topic(consumer, main)
         topic = cluster.topic(name)
+        undecided = query_open_transactions(cluster, name, topic.partitions)
+        if stuck := hanging(undecided):
+            raise RefusedError(
+                f"a transaction hangs in {name} {stuck[0]}: no reader of committed records gets past it, and no"
+                f" correction would; {how_to_end(name, stuck[0])}"
+            )
         seen, all_groups = topology_facts.readers(cluster, name)
         readers = [each for each in seen if each.group != consumer.group]
         return Route(
@@ -192,6 +199,7 @@ class _Planning:
             main=name == main,
             outside=topology_facts.outside(readers, self.job.contract),
             sees_all_groups=all_groups,
+            undecided=undecided,
         )
 
     def _topic(self, cluster: ClusterClient, drafts: Sequence[_Draft]) -> TopicFacts:

@@ -18,6 +18,7 @@ from reconcile.domain.finding import Confidence, Finding
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Caps, Item, LinkPlan, OutsideReader
 from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
+from reconcile.kafka.transactions import OpenTransaction
 from reconcile.repair.correction_writer import CorrectionWriter, carried, deletion, versioned_deletion
 from reconcile.repair.json_values import MisfitError, Path, path_of
 from reconcile.repair.logged_aggregates import LoggedAggregate
@@ -49,6 +50,8 @@ class Route:
     main: bool
     outside: tuple[OutsideReader, ...] = ()
     sees_all_groups: bool = True
+    undecided: tuple[OpenTransaction, ...] = ()
+    """Where a transaction is open."""
 
 
 @dataclass(frozen=True)
@@ -279,14 +282,18 @@ def _uncommitted_readers(contract: Contract, consumer: Consumer, route: Route) -
 
 
 def _route_warnings(route: Route) -> list[str]:
-    """Name the readers of the corrections of whom the contract says nothing."""
-    if not route.outside:
-        return []
-    named = ", ".join(map(str, route.outside))
-    return [
-        f"{route.topic} is also read by groups that the contract does not name: {named}. Whether they read uncommitted"
-        " records is not known; those that do would apply corrections that are taken back"
-    ]
+    """Name the readers of the corrections of whom the contract says nothing, and the transactions that are open."""
+    found = []
+    if route.outside:
+        named = ", ".join(map(str, route.outside))
+        found.append(
+            f"{route.topic} is also read by groups that the contract does not name: {named}. Whether they read"
+            " uncommitted records is not known; those that do would apply corrections that are taken back"
+        )
+    if route.undecided:
+        where = "; ".join(map(str, route.undecided))
+        found.append(f"a transaction is open in {route.topic}, and corrections behind it wait until it ends: {where}")
+    return found
 
 
 def _log_warnings(corrections: Sequence[Item], topic: TopicFacts) -> list[str]:

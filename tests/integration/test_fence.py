@@ -58,6 +58,8 @@ from tests.ports import ports_of
 from tests.schemas import valid_output
 
 PORTS = ports_of("fence")
+LONG_AGO = 1_767_225_600_000
+"""The beginning of 2026, as Kafka's timestamps have it."""
 SERVER = f"127.0.0.1:{PORTS.postgres}"
 ACCOUNT = committed("contracts", "user-account.yaml")
 BALANCE = committed("contracts", "user-balance.yaml")
@@ -126,7 +128,7 @@ class Scratch:
         self.file.write_text(text.replace("TOPIC", self.name).replace("GROUP", f"{self.name}-group"))
         return self.file
 
-    def send(self, counts: dict[int, int], transactional: bool = False, commit: bool = True) -> None:
+    def send(self, counts: dict[int, int], transactional: bool = False, commit: bool = True, at: int = 0) -> None:
         more: dict[str, object] = {"transactional.id": self.name} if transactional else {}
         sender = producer(self.lab.bootstrap, **more)
         if transactional:
@@ -134,7 +136,7 @@ class Scratch:
             sender.begin_transaction()
         for partition, count in counts.items():
             for _ in range(count):
-                sender.produce(self.name, key=b"k", value=b"{}", partition=partition)
+                sender.produce(self.name, key=b"k", value=b"{}", partition=partition, timestamp=at)
         assert not sender.flush(30)
         if transactional and commit:
             sender.commit_transaction(30)
@@ -462,10 +464,32 @@ def test_an_open_transaction_is_not_in_the_log_yet(scratch: Scratch) -> None:
     scratch.send({0: 2})
     scratch.commit({0: 2})
     scratch.send({0: 3}, transactional=True, commit=False)
-    (at, _) = fence_of(scratch.lab, scratch.file).topic.partitions
-    assert (2, 5) == (at.log_end, at.high_watermark)
+    topic = fence_of(scratch.lab, scratch.file).topic
+    assert (2, 5) == (topic.partitions[0].log_end, topic.partitions[0].high_watermark)
+    assert [(0, 2, 5, False)] == [(each.partition, each.begin, each.end, each.hanging) for each in topic.open]
     assert scratch.fence().settled
+    done = reconcile(scratch.lab, str(scratch.file))
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "undecided" in done.stdout
     scratch.sender.abort_transaction(30)
+
+
+def test_a_transaction_that_hangs_is_a_fault(scratch: Scratch) -> None:
+    """Its first record is older than the broker lets any transaction become; the command says how to end it."""
+    scratch.send({1: 1})
+    scratch.send({1: 1}, transactional=True, commit=False, at=LONG_AGO)
+    done = reconcile(scratch.lab, str(scratch.file), "--json")
+    (one,) = valid_output("fence", done.stdout)["topic"]["open"]
+    assert (1, 1, True, "2026-01-01T00:00:00Z") == (one["partition"], one["begin"], one["hanging"], one["since"])
+    assert 1 == done.returncode
+    assert f"abort --topic {scratch.name} --partition 1 --start-offset 1" in done.stderr
+    scratch.sender.abort_transaction(30)
+
+
+def test_the_longest_transaction_is_the_brokers(scratch: Scratch) -> None:
+    """It decides when one hangs."""
+    with closing(ClusterClient("main", {"bootstrap.servers": scratch.lab.bootstrap})) as cluster:
+        assert timedelta(minutes=15) == cluster.longest_transaction()
 
 
 def test_without_an_authoriser_all_groups_are_seen(scratch: Scratch) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import Kind
-from reconcile.domain.case import Case, Event, LedgerEntry, Link, ParkedIn, Routing, Row
+from reconcile.domain.case import Case, Event, LedgerEntry, Link, ParkedIn, Routing, Row, Undecided
+from reconcile.domain.cause import Cause
 from reconcile.domain.evidence import arrange, event_note, parked_note
-from reconcile.domain.finding import Finding, Status
+from reconcile.domain.finding import Confidence, Finding, Status
 from tests.unit.cases import (
     ACTIVITY,
     BILLING,
@@ -960,3 +961,39 @@ def test_what_may_still_be_applied_is_not_left_out() -> None:
     lying = parked_note(parked("stash", V2), "is stashed here")
     found_notes = arrange((*many, lying))
     assert (12, lying) == (len(found_notes), found_notes[-1])
+
+
+@pytest.mark.parametrize("copy", [None, row(person("a"), 1), row(person("x"), 1)])
+def test_a_record_behind_an_open_transaction_is_on_its_way(copy: Row | None) -> None:
+    """Whatever the copy says: nobody knows yet whether it counts, and a correction would stand behind it."""
+    seen = Undecided(0, 12, minute(9))
+    at = case(LOGIN, row(person("b"), 2), copy, history(person("a")), undecided=seen)
+    at = replace(at, link=replace(at.link, places={0: replace(at.link.places[0], open=10)}))
+    found = attribute(at)
+    assert found is not None
+    assert (Cause.IN_FLIGHT, Status.IN_FLIGHT, minute(9)) == (found.cause, found.status, found.since)
+    (note,) = found.evidence
+    assert ("event", "behind an open transaction that began at offset 10", 0, 12) == (
+        note.kind,
+        note.note,
+        note.partition,
+        note.offset,
+    )
+
+
+def test_what_agrees_is_not_on_its_way() -> None:
+    """A record behind an open transaction makes no finding of an aggregate whose copy is right."""
+    one = row(person("a"), 1)
+    assert attribute(case(LOGIN, one, one, history(person("a")), undecided=Undecided(0, 12, minute(9)))) is None
+
+
+@pytest.mark.parametrize(("partition", "expected"), [(0, Cause.IN_FLIGHT), (1, Cause.NEVER_PUBLISHED)])
+def test_too_much_behind_an_open_transaction_leaves_it_open(partition: int, expected: Cause) -> None:
+    """What nobody looked at may hold the change; in a partition where the id does not belong, it does not."""
+    at = case(LOGIN, row(person("b"), 2), row(person("a"), 1), history(person("a")), partitions=(0, 1), homes=(0,))
+    places = {**at.link.places, partition: replace(at.link.places[partition], open=10, unread=True)}
+    found = attribute(replace(at, link=replace(at.link, places=places)))
+    assert found is not None
+    assert expected == found.cause
+    if expected is Cause.IN_FLIGHT:
+        assert (Confidence.PROBABLE, Cause.NEVER_PUBLISHED) == (found.confidence, found.alternatives[0])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.domain.attribution import attribute, decide
-from reconcile.domain.case import Case, FieldRule, Routing
+from reconcile.domain.case import Case, FieldRule, Routing, Undecided
 from reconcile.domain.cause import Cause
 from reconcile.domain.grounds import Ground
 from reconcile.domain.inquiry import Inquiry
@@ -33,6 +33,12 @@ def billing(balance: str, tariff: str = "plus") -> Case:
 def two_logs(of: Case, begin: int) -> Case:
     """Give the case on two partitions of which the second has lost its beginning."""
     places = {0: of.link.places[0], 1: replace(of.link.places[0], begin=begin)}
+    return replace(of, link=replace(of.link, places=places))
+
+
+def unread(of: Case) -> Case:
+    """Give the case on a log that has more behind an open transaction than anybody looks at."""
+    places = {number: replace(place, open=5, unread=True) for number, place in of.link.places.items()}
     return replace(of, link=replace(of.link, places=places))
 
 
@@ -63,6 +69,8 @@ ONE_OF_EACH = {
     Ground.PENDING_ALL: case(LOGIN, AT_4, AT_2, [V4], committed=3, begin=3),
     Ground.AHEAD: case(LOGIN, AT_3, AT_4, FOUR, settled_end=3),
     Ground.ON_ITS_WAY: case(LOGIN, AT_4, AT_3, FOUR[:3], settled_source=AT_3),
+    Ground.UNDECIDED: case(LOGIN, AT_2, AT_1, [V1], undecided=Undecided(0, 7, V2.at)),
+    Ground.PERHAPS_UNDECIDED: unread(case(LOGIN, AT_2, AT_1, [V1])),
     Ground.UNREADABLE: case(LOGIN, AT_2, AT_1, [V1, replace(V2, fields={}, version=None, problem="not JSON")]),
     Ground.UNREADABLE_FIELD: case(LOGIN, AT_2, AT_1,
                                   [V1, replace(V2, fields={"email": "zoe@x"}, bad_fields=("name",))]),

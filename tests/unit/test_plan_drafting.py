@@ -21,6 +21,7 @@ from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.domain.plan import LinkPlan, OutsideReader
 from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
+from reconcile.kafka.transactions import OpenTransaction
 from reconcile.repair import planning
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.logged_aggregates import LoggedAggregate
@@ -211,6 +212,16 @@ def test_readers_that_the_contract_does_not_name_are_a_warning() -> None:
     audit = OutsideReader(group="audit", state="stable", members=2, commits=True)
     plan = planned(of, replace(now, route=replace(now.route, outside=(audit,))))
     assert any("audit (stable, 2 members here, with committed offsets)" in each for each in plan.warnings)
+
+
+def test_an_open_transaction_is_a_warning() -> None:
+    """Corrections behind it wait, as all readers of committed records do."""
+    of = contract()
+    now = world(of)
+    young = OpenTransaction(HOME, 40, 44, None, hanging=False)
+    plan = planned(of, replace(now, route=replace(now.route, undecided=(young,))))
+    assert ([Action.RESTATE], ()) == ([each.action for each in plan.items], plan.refused)
+    assert any(f"in partition {HOME} at offset 40" in each for each in plan.warnings)
 
 
 @pytest.mark.parametrize(

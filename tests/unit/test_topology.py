@@ -21,6 +21,7 @@ from reconcile.gather.log.index import Growth
 from reconcile.gather.topology_facts import ClusterFacts, ReadingGroup, topics_of
 from reconcile.kafka.client import GroupDescription, GroupMember, GroupState
 from reconcile.kafka.layout import TopicLayout, layout
+from reconcile.kafka.transactions import OpenTransaction
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=30)
@@ -477,6 +478,23 @@ def test_isolation_is_what_the_contract_says(isolation: str | None) -> None:
     """Nobody can look it up: what is found never asserts it."""
     found = only(setup_checks.isolation, facts(of=contract(consumer(isolation=isolation)), seen=log(gaps=9)))
     assert found.found.startswith("the contract ")
+
+
+@pytest.mark.parametrize(
+    ("open_now", "expected", "said"),
+    [
+        ((), OK, "no transaction was open"),
+        ((OpenTransaction(1, 5, 9, NOW, hanging=False),), OK, "in partition 1 at offset 5"),
+        ((OpenTransaction(1, 5, 9, LONG_AGO, hanging=True),), FAULT, "in partition 1 at offset 5"),
+    ],
+)
+def test_open_transactions(open_now: tuple[OpenTransaction, ...], expected: Severity, said: str) -> None:
+    """One that hangs is a fault; one that is young is told, and no fault."""
+    seen = facts()
+    topic = replace(seen.fence.topic, open=open_now)
+    found = only(setup_checks.open_transactions, replace(seen, fence=replace(seen.fence, topic=topic)))
+    assert expected == found.severity
+    assert said in found.found
 
 
 @pytest.mark.parametrize(

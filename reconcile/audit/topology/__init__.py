@@ -25,6 +25,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     setup_checks.replication,
     setup_checks.isolation,
     setup_checks.outside_readers,
+    setup_checks.open_transactions,
     setup_checks.committed_offsets,
     setup_checks.group_members,
     setup_checks.group_topics,

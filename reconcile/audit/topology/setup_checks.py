@@ -15,6 +15,7 @@ from reconcile.gather.fence.group_position import PositionState
 from reconcile.gather.topology_facts import ReadingGroup, outside, own_topics
 from reconcile.kafka.client import GroupState
 from reconcile.kafka.layout import TopicLayout
+from reconcile.kafka.transactions import how_to_end
 
 SHORTEST = timedelta(days=7)
 """A log that is kept shorter than a group's offsets are cannot bring back a group that was away."""
@@ -67,6 +68,12 @@ _READERS = Rule(
     ("C6",),
     "The contract names who reads corrections",
     "a group that reads uncommitted records applies corrections that are taken back; nobody says how these read",
+)
+_OPEN = Rule(
+    "T-C6-open",
+    ("C6",),
+    "No transaction hangs",
+    "nobody who reads committed records gets past an open transaction, in any group; one that hangs stays for ever",
 )
 _OFFSETS = Rule(
     "T-D1",
@@ -268,6 +275,19 @@ def outside_readers(facts: Facts) -> Iterator[Check]:
             yield _READERS.warning(topic, f"{topic} is also read by {listed(found)}{hidden}", todo)
         else:
             yield _READERS.ok(topic, f"none that we may see{hidden}" if hidden else f"nobody else reads {topic}")
+
+
+def open_transactions(facts: Facts) -> Iterator[Check]:
+    """Look for transactions that are older than any may become."""
+    found = facts.fence.topic.open
+    stuck = facts.fence.topic.hanging
+    if stuck:
+        where = f"a transaction hangs {'; '.join(map(str, stuck))}"
+        yield _OPEN.fault(facts.topic, where, how_to_end(facts.topic, stuck[0]))
+    elif found:
+        yield _OPEN.ok(facts.topic, f"open, and not yet too old: {'; '.join(map(str, found))}")
+    else:
+        yield _OPEN.ok(facts.topic, "no transaction was open")
 
 
 def committed_offsets(facts: Facts) -> Iterator[Check]:

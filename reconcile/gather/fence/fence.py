@@ -13,6 +13,7 @@ from reconcile.gather.fence.group_position import GroupPosition, PartitionExtent
 from reconcile.gather.fence.nature import SourceNature
 from reconcile.gather.stores.session import Snapshot
 from reconcile.kafka.client import GroupDescription, GroupState
+from reconcile.kafka.transactions import OpenTransaction, hanging
 from reconcile.workspace.manifest import Stage
 
 
@@ -46,6 +47,13 @@ class TopicFence:
     partitions: tuple[PartitionExtent, ...]
     compacted: bool = False
     """Whether older records of a key may be gone from anywhere; so too where we may not ask."""
+    open: tuple[OpenTransaction, ...] = ()
+    """Where a transaction was still open when the fence closed."""
+
+    @property
+    def hanging(self) -> tuple[OpenTransaction, ...]:
+        """The open transactions that nobody will end but a person."""
+        return hanging(self.open)
 
 
 @dataclass(frozen=True)

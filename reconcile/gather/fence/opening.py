@@ -27,6 +27,7 @@ from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.kafka.client import ClusterClient, GroupDescription, Offsets, TopicDescription
 from reconcile.kafka.errors import ClusterUnreachableError
+from reconcile.kafka.transactions import open_transactions
 from reconcile.settings.connections import ClusterConnection, Connection, Folder, Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
@@ -125,15 +126,15 @@ class _Opening:
         ends = cluster.ends(topic.name, topic.partitions)
         links = [_Link(copy, self._settling(copy.consumer, cluster, topic, begins, ends)) for copy in copies]
         reached = self._settle(links)  # (c) and (d)
-        partitions = self._closed(cluster, topic, ends)  # (e)
-        consumers = [found for link in reached if (found := self._consumer_fence(link, partitions))]
+        closed = self._closed(cluster, topic, ends)  # (e)
+        consumers = [found for link in reached if (found := self._consumer_fence(link, closed.partitions))]
         fence = Fence(
             self.contract.digest,
             self.contract.aggregate,
             opened_at,
             datetime.now(UTC),
             source_fence,
-            TopicFence(self.contract.topic.cluster, topic.name, topic.id, partitions, _compacted(cluster, topic.name)),
+            closed,
             tuple(consumers),
             tuple(self._unread),
         )
@@ -225,20 +226,32 @@ class _Opening:
                 time.sleep(POLL_EVERY)
         return [link for link in links if link in reached]
 
-    def _closed(self, cluster: ClusterClient, topic: TopicDescription, ends: Offsets) -> tuple[PartitionExtent, ...]:
+    def _closed(self, cluster: ClusterClient, topic: TopicDescription, ends: Offsets) -> TopicFence:
         now = self._topic(cluster)
         if now.id != topic.id:
             raise ClusterUnreachableError(f"the topic {topic.name} was made anew while we looked: start again")
         begins = cluster.begins(topic.name, now.partitions)
-        log_ends = cluster.ends(topic.name, now.partitions)
+        # In this order: a record that is written between the two readings is behind no open transaction.
         high_watermarks = cluster.high_watermarks(topic.name, now.partitions)
+        log_ends = cluster.ends(topic.name, now.partitions)
         cut_off = [partition for partition, end in ends.items() if log_ends[partition] < end]
         if cut_off:
             raise ClusterUnreachableError(
                 f"the topic {topic.name} lost records while we looked, in partition {cut_off[0]}: start again"
             )
         # A partition that came after the source's instant held nothing at it.
-        return tuple(PartitionExtent(p, begins[p], ends.get(p, 0), log_ends[p], high_watermarks[p]) for p in begins)
+        partitions = tuple(
+            PartitionExtent(p, begins[p], ends.get(p, 0), log_ends[p], max(log_ends[p], high_watermarks[p]))
+            for p in begins
+        )
+        return TopicFence(
+            cluster=self.contract.topic.cluster,
+            name=topic.name,
+            id=topic.id,
+            partitions=partitions,
+            compacted=_compacted(cluster, topic.name),
+            open=open_transactions(cluster, topic.name, log_ends, high_watermarks, datetime.now(UTC)),
+        )
 
     def _consumer_fence(self, link: _Link, partitions: tuple[PartitionExtent, ...]) -> ConsumerFence | None:
         copy, consumer = link.copy, link.copy.consumer
