@@ -27,6 +27,7 @@ OWNERS = (
     "airflow up",
     "long application",
     "open transactions",
+    "proxy",
 )
 ROOM = 25
 """How many owners a worker has room for."""

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from reconcile.errors import RefusedError, UnreachableError
@@ -29,13 +30,22 @@ appender.stdout.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 _TO_START = 180
 
 
+@dataclass(frozen=True)
+class Proxied:
+    """A second listener, for clients that come through a proxy: the broker names the proxy's port to them."""
+
+    port: int
+    proxy: int
+
+
 class Kafka:
     """The lab's broker."""
 
     name = "Kafka"
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, proxied: Proxied | None = None) -> None:
         self._lab = lab
+        self._proxied = proxied
         self._folder = lab.root.resolve() / "kafka"
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "server.log"
@@ -140,13 +150,19 @@ class Kafka:
 
     def _settings(self) -> str:
         ports = self._lab.state().ports
+        listeners = advertised = f"PLAINTEXT://127.0.0.1:{ports.kafka}"
+        if self._proxied:
+            listeners += f",PROXIED://127.0.0.1:{self._proxied.port}"
+            advertised += f",PROXIED://127.0.0.1:{self._proxied.proxy}"
         settings = {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{ports.kafka},CONTROLLER://127.0.0.1:{ports.controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{ports.controller}",
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": "data",  # where the broker works: Kafka would split a path at its commas
             "auto.create.topics.enable": "false",
             # The seed writes records of past days: the world must not forget them.
