@@ -88,7 +88,7 @@ def emit(
     control: ControlStore,
     held: HeldLease,
     newer: Newer,
-    batch: int = 100,
+    batch: int = 250,
     step: Callable[[str], None] = _go_on,
 ) -> Outcome:
     """Emit corrections of a link; after any failure, or a kill, the same call goes on where it stopped.
@@ -106,7 +106,7 @@ def emit(
         with (
             closing(ClusterClient(task.cluster["bootstrap.servers"], task.cluster)) as client,
             # What an earlier attempt left open ends here, so that the tail then shows all that it committed.
-            closing(Transactions(client, f"reconcile-{task.link}-0")) as transactions,
+            closing(Transactions(client, f"reconcile-{task.link}", task.topic)) as transactions,
         ):
             watch = Watch(emission.pending.values(), task.run_id, newer, (id_ for id_, _ in emission.strays))
             with closing(Tail(client, task.topic, starts, watch.see)) as tail:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from reconcile.domain.correction import Correction
@@ -20,9 +21,11 @@ TIMEOUT = 60.0
 """Seconds after which the cluster aborts a transaction of which nothing more is heard."""
 
 _PATIENCE = 20.0
+_TO_CONNECT = 2.0
 _TO_GIVE_UP = 5.0
 _SLICE = 0.5
 _LARGEST = 1_000_000_000
+_SHARDS = 2
 
 
 class EmissionUnreachableError(UnreachableError):
@@ -43,18 +46,30 @@ class EmissionRefusedError(RefusedError):
 
 
 class Transactions:
-    """One producer, with one transaction at a time; closing it aborts what is open."""
+    """Transactions one after another, each of a producer of its own; closing them aborts the one that is open.
 
-    def __init__(self, client: ClusterClient, transactional_id: str) -> None:
+    A producer sends a commit or an abort again if no answer comes, and the cluster takes a copy that comes late for the
+    end of that producer's next transaction. So no producer has a next one: its successor's epoch shuts all copies out.
+    Two ids take turns: an id's successor has to wait while the cluster still writes the markers of a commit.
+    """
+
+    def __init__(self, client: ClusterClient, name: str, topic: str) -> None:
         """Fence and abort what an earlier attempt left open; when this returns, what it committed can be read."""
+        self._client = client
+        self._name = name
+        self._topic = topic
+        self._open = False
+        self._ids = cycle(f"{name}-{shard}" for shard in range(_SHARDS))
+        for _ in range(_SHARDS):
+            self._begin()
+
+    def _begin(self) -> None:
         from confluent_kafka import KafkaException, Producer
 
-        self._client = client
-        self._id = transactional_id
-        self._open = False
         options = {
-            **client.config,
-            "transactional.id": transactional_id,
+            "reconnect.backoff.ms": 10,
+            **self._client.config,
+            "transactional.id": next(self._ids),
             "enable.idempotence": True,
             "acks": "all",
             "transaction.timeout.ms": int(TIMEOUT * 1000),
@@ -62,6 +77,11 @@ class Transactions:
         }
         self._producer = Producer(options)
         try:
+            # Without a connection it would look for its coordinator again only after half a second. The first answer
+            # names the brokers, the second one comes from one of them.
+            with suppress(KafkaException):
+                for _ in range(2):
+                    self._producer.list_topics(self._topic, _TO_CONNECT)
             self._call("init_transactions", "begin to write")
         except KafkaException as error:
             failure = self._failure(error, "begin to write")
@@ -77,6 +97,7 @@ class Transactions:
 
         offsets: dict[int, int] = {}
         errors: list[KafkaError] = []
+        self._begin()
         try:
             self._open = True
             self._producer.begin_transaction()
@@ -145,16 +166,18 @@ class Transactions:
             except BufferError:
                 if time.monotonic() > deadline:
                     raise self._silent("write corrections") from None
-                self._producer.poll(_SLICE)
+                with _fatal_error():
+                    self._producer.poll(_SLICE)
             else:
                 return
 
     def _flush(self, patience: float, errors: Sequence[KafkaError]) -> None:
         # In slices, so that Ctrl-C is heard while the cluster is away.
         deadline = time.monotonic() + patience
-        while self._producer.flush(_SLICE) and not errors:
-            if time.monotonic() > deadline:
-                raise self._silent("write corrections")
+        with _fatal_error():
+            while self._producer.flush(_SLICE) and not errors:
+                if time.monotonic() > deadline:
+                    raise self._silent("write corrections")
 
     def _call(self, call: str, doing: str) -> None:
         from confluent_kafka import KafkaException
@@ -179,11 +202,12 @@ class Transactions:
         said = kafka_options.without_secrets(fault.str(), self._client.config)
         if code in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
             return EmissionFencedError(
-                f"another attempt writes as {self._id} by now, or the cluster ended our transaction after"
-                f" {TIMEOUT:.0f} s: see that one attempt runs, and emit again if it is this one"
+                f"another attempt writes as {self._name} by now, or the cluster ended our transaction after"
+                f" {TIMEOUT:.0f} s or got a request of ours twice: see that one attempt runs, and emit again if it is"
+                " this one"
             )
         if (what_to_do := _refusals().get(code)) is not None:
-            what_to_do = what_to_do.format(id=self._id)
+            what_to_do = what_to_do.format(name=self._name)
             return EmissionRefusedError(
                 f"the cluster {self._client.name} does not let us {doing}: {said}. {what_to_do}"
             )
@@ -195,6 +219,19 @@ class Transactions:
             f"the cluster {self._client.name} did not let us {doing} within {_PATIENCE:.0f} s: see that it is up, and"
             " emit again"
         )
+
+
+@contextmanager
+def _fatal_error() -> Iterator[None]:
+    """Raise what is fatal as it is: the client raises it between two callbacks, and Python objects to the second."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def _delivered(
@@ -214,7 +251,9 @@ def _refusals() -> dict[int, str]:
     topic = "See that the topic and its partitions are those that the plan was made for, and plan again"
     return {
         KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant Write on the topic",
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant Write and Describe on the transactional id {id}",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+            "Grant Write and Describe on the transactional ids that begin with {name}-"
+        ),
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant IdempotentWrite on the cluster",
         KafkaError.INVALID_TRANSACTION_TIMEOUT: f"Raise transaction.max.timeout.ms to {TIMEOUT:.0f} s at least",
         KafkaError.MSG_SIZE_TOO_LARGE: size,

@@ -25,8 +25,9 @@ from reconcile.control.store import ControlStore, open_control
 from reconcile.domain import correction as corrections
 from reconcile.domain.correction import Correction
 from reconcile.lab.folder import Lab
-from reconcile.lab.kafka import Kafka
+from reconcile.lab.kafka import Kafka, Proxied
 from reconcile.lab.postgres import Postgres
+from reconcile.lab.proxy import FaultProxy
 from reconcile.lab.services import offsets
 from reconcile.lab.services.offsets import admin_client
 from reconcile.repair.emission import EmissionTask, Outcome, emit
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
 PORTS = ports_of("emission")
+PROXIED = Proxied(port=ports_of("proxy").kafka, proxy=ports_of("proxy").controller)
 LINK = "user-account/login"
 PATIENCE = 60.0
 
@@ -55,6 +57,12 @@ class World:
     def cluster(self) -> dict[str, str]:
         """The broker, in librdkafka's words."""
         return {"bootstrap.servers": self.lab.bootstrap}
+
+    @contextmanager
+    def proxied(self) -> Iterator[FaultProxy]:
+        """Run a proxy before the broker for a block."""
+        with FaultProxy(PROXIED.proxy, PROXIED.port) as proxy:
+            yield proxy
 
     def topic(self, partitions: int = 3) -> Topic:
         """Create a topic."""
@@ -105,7 +113,7 @@ class Topic:
         self, corrections: Sequence[Correction], run_id: str, control: ControlStore, held: HeldLease, **more: Any
     ) -> Outcome:
         """Emit corrections into it."""
-        task = EmissionTask(LINK, run_id, self.name, self.world.cluster)
+        task = EmissionTask(LINK, run_id, self.name, more.pop("cluster", self.world.cluster))
         return emit(corrections, task, control=control, held=held, newer=newer, **more)
 
     def ends(self, *, committed_only: bool = False) -> dict[int, int]:
@@ -310,7 +318,7 @@ def leased(control: ControlStore, holder: str, ttl: timedelta = timedelta(second
 def emission_world() -> Iterator[World]:
     """Start both servers, and leave nothing of them; what a killed run left is found by the ports."""
     lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{PORTS.kafka}" / "lab")
-    kafka, postgres = Kafka(lab), Postgres(lab)
+    kafka, postgres = Kafka(lab, PROXIED), Postgres(lab)
     kafka.down()
     postgres.down()
     postgres.wipe()

@@ -318,17 +318,20 @@ def test_a_control_store_that_goes_away_between_two_batches_is_told(
     assert_once(topic, control, wanted, run_id)
 
 
-def test_another_attempt_fences_this_one(world: World, control: ControlStore, topic: Topic, run_id: str) -> None:
-    """What another attempt has taken over is not committed, and the error says so."""
+@pytest.mark.parametrize(("step", "batch"), [("mid_produce", 1), ("before_commit", BATCH)])
+def test_another_attempt_fences_this_one(
+    world: World, control: ControlStore, topic: Topic, run_id: str, step: str, batch: int
+) -> None:
+    """What another attempt has taken over is not committed, and the error says so, wherever it is found out."""
     wanted = corrections(topic, run_id)
 
     def overtake(name: str) -> None:
-        if name == "before_commit":
+        if name == step:
             with world.producer({"transactional.id": f"reconcile-{LINK}-0"}) as other:
                 other.init_transactions()
 
     with leased(control, "fenced") as held, pytest.raises(EmissionFencedError, match="another attempt"):
-        topic.emit(wanted, run_id, control, held, batch=BATCH, step=overtake)
+        topic.emit(wanted, run_id, control, held, batch=batch, step=overtake)
     assert Counter() == in_log(topic)
     resumed(control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
