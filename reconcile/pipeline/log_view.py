@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from reconcile.errors import RefusedError
@@ -59,29 +58,24 @@ class LogView:
 
     job: Job
     history: History
-    begins: Mapping[int, int]
-    ends: Mapping[int, int]
+    form: TopicForm
+    """How the newest records are written."""
 
     @classmethod
     def read(cls, job: Job, cluster: ClusterClient) -> LogView:
         """Read the log up to where it ends now."""
-        topic = job.contract.topic.name
-        partitions = cluster.topic(topic).partitions
-        begins, ends = cluster.begins(topic, partitions), cluster.ends(topic, partitions)
-        return cls(job, history_up_to(job, ends), begins, ends)
+        topic = job.contract.topic
+        partitions = cluster.topic(topic.name).partitions
+        begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
+        history = history_up_to(job, ends)
+        samples = topic_form.newest(cluster, topic.name, begins, ends)
+        form = topic_form.learned(topic, samples, value_schema(job), planning.carried_paths(job.contract))
+        return cls(job, history, form)
 
     @property
     def records(self) -> DataFrame:
         """All records of the history."""
         return self.history.records(self.job.spark)
-
-    @cached_property
-    def form(self) -> TopicForm:
-        """How the newest records are written, which is read from the topic."""
-        topic = self.job.contract.topic
-        with cluster_client(self.job) as cluster:
-            samples = topic_form.newest(cluster, topic.name, self.begins, self.ends)
-        return topic_form.learned(topic, samples, value_schema(self.job), planning.carried_paths(self.job.contract))
 
     def aggregates(self, ids: Iterable[str]) -> dict[str, LoggedAggregate]:
         """Read what the log says of some aggregates, by their ids."""
