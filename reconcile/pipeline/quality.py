@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def require_suites(job: Job) -> None:
 
 
 def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
-    summary = job.run.read(Summary)
+    summary, gathered = job.run.read(Summary), job.run.read(Gathered)
     links = {each.consumer: each for each in summary.links}
     records = quality_frames.log(gathering.kept_history(job), job.run.read(Fence).closed_at)
     log, frame = load_suite(committed("expectations", f"{LOG}.json"))
@@ -62,10 +63,25 @@ def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
     checked = check(context, log, records, {}, None)
     read = [each for each in job.consumers if each.name in links]
     for number, consumer in enumerate(read, 1):
-        with about(link=links[consumer.name].link, part=f"{number} of {len(read)}"):
-            _LOG.info(f"{job.contract.link(consumer)}: checking expectations")
-            checked += _of_link(job, context, consumer, links[consumer.name], records, complete=summary.complete)
+        link = links[consumer.name]
+        with about(link=link.link, part=f"{number} of {len(read)}"):
+            _LOG.info(f"{link.link}: checking expectations")
+            kinds = [each.kind for each in gathered.link(consumer.name).form]
+            frames = {LOG: records, **_frames(job, consumer, link, kinds, complete=summary.complete)}
+            checked += _of_link(job, context, consumer, link, frames)
     return checked
+
+
+def _frames(
+    job: Job, consumer: Consumer, link: LinkSummary, kinds: Sequence[str], *, complete: bool
+) -> dict[str, DataFrame]:
+    """Build the frames of one link by their names."""
+    names = {"source": source_rows(consumer.name), "copy": copy_rows(consumer.name)}
+    found = {
+        side: quality_frames.rows(job.run.parquet(name, job.spark), consumer, kinds) for side, name in names.items()
+    }
+    figures = (link.link, link.compared, link.drifted, link.by_cause)
+    return {**found, "rates": quality_frames.rates(job.spark, *figures, settled=link.settled, complete=complete)}
 
 
 def _of_link(
@@ -73,30 +89,8 @@ def _of_link(
     context: EphemeralDataContext,
     consumer: Consumer,
     summary: LinkSummary,
-    records: DataFrame,
-    *,
-    complete: bool,
+    frames: Mapping[str, DataFrame],
 ) -> list[Checked]:
-    kinds = [each.kind for each in job.run.read(Gathered).link(consumer.name).form]
-    source, copy = (
-        quality_frames.rows(job.run.parquet(name, job.spark), consumer, kinds)
-        for name in (source_rows(consumer.name), copy_rows(consumer.name))
-    )
-    rates = quality_frames.rates(
-        job.spark,
-        summary.link,
-        summary.compared,
-        summary.drifted,
-        summary.by_cause,
-        settled=summary.settled,
-        complete=complete,
-    )
-    frames: dict[str, DataFrame] = {
-        "source": source,
-        "copy": copy,
-        "rates": rates,
-        LOG: records,
-    }
     compared = max(summary.compared, 1)
     tolerated = max(consumer.tolerance.ratio, consumer.tolerance.rows / compared)
     known = {
