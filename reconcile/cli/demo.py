@@ -71,7 +71,7 @@ def _audit(lab: Lab) -> bool:
 
 
 def _repaired(lab: Lab, job: Job) -> bool:
-    """Plan, emit, let the services consume, verify; look once more, and tell whether only what was told is left."""
+    """Plan, emit, let the services consume, verify; look once more, and tell whether only what was advised is left."""
     from dataclasses import replace
 
     from reconcile.cli.repair import show_plan, show_verified
@@ -93,18 +93,18 @@ def _repaired(lab: Lab, job: Job) -> bool:
     again = replace(job, run=job.workspace.run(f"{job.run.id}-again"))
     pipeline.gather(again)
     require_recorded(pipeline.audit(again))
-    told = {
+    advised = {
         item.aggregate_id
         for link in made.links
         for item in link.items
         if item.action in (Action.ADVICE, Action.NOT_REPAIRED)
     }
-    told |= {each.aggregate_id for link in verified.links for each in link.corrections if each.outcome == "partial"}
+    advised |= {each.aggregate_id for link in verified.links for each in link.corrections if each.outcome == "partial"}
     left = {each.aggregate_id for each in tables.findings(again.run)}
     out = console()
-    out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - told)} of them unexpected")
+    out.print(f"{job.contract.aggregate}: {len(left)} findings are left, {len(left - advised)} of them unexpected")
     out.print()
-    return left <= told and all(each.outcomes.keys() <= {"converged", "partial"} for each in verified.links)
+    return left <= advised and all(each.outcomes.keys() <= {"converged", "partial"} for each in verified.links)
 
 
 @contextmanager

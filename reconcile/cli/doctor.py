@@ -49,13 +49,13 @@ def doctor(context: click.Context, contract: Path, config: Path | None, workspac
     from reconcile.audit.topology import checked, exit_code
 
     checks = checked(facts)
-    untold = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.unreadable]
-    code = exit_code(checks, untold)
+    unreadable = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.unreadable]
+    code = exit_code(checks, unreadable)
     if as_json:
-        print_json(_output(contract, facts, checks, untold, code))
+        print_json(_output(contract, facts, checks, unreadable, code))
     else:
         _show(facts, checks)
-    for each in untold:
+    for each in unreadable:
         click.echo(f"reconcile: {each}", err=True)
     context.exit(code)
 
@@ -94,7 +94,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     return Facts(contract, fence, found, log)
 
 
-def _output(file: Path, facts: Facts, checks: Sequence[Check], untold: Sequence[str], code: int) -> DoctorOutput:
+def _output(file: Path, facts: Facts, checks: Sequence[Check], unreadable: Sequence[str], code: int) -> DoctorOutput:
     from reconcile.cli.outputs import DoctorOutput, ProbablePartitioner
 
     inference = facts.log.inference
@@ -111,7 +111,7 @@ def _output(file: Path, facts: Facts, checks: Sequence[Check], untold: Sequence[
         ),
         checks=tuple(checks),
         counts={name: _counts(checks)[name] for name in _COLOURS},
-        untold=tuple(untold),
+        untold=tuple(unreadable),
         exit_code=code,
     )
 
@@ -141,8 +141,8 @@ def _show(facts: Facts, checks: Sequence[Check]) -> None:
         line("ok", f"{each.id}  {each.title}: {about}{each.found}{advice}", _COLOURS["ok"])
     console.print()
     counts = _counts(checks)
-    told = ", ".join(f"{counts[each]} {each}{'' if counts[each] == 1 else 's'}" for each in ("fault", "warning"))
-    console.print(Text(f"{len(checks)} checks: {told}"))
+    failed = ", ".join(f"{counts[each]} {each}{'' if counts[each] == 1 else 's'}" for each in ("fault", "warning"))
+    console.print(Text(f"{len(checks)} checks: {failed}"))
 
 
 def _counts(checks: Sequence[Check]) -> Counter[str]:

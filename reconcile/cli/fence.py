@@ -58,8 +58,8 @@ def fence(
         print_json(_output(found, contract))
     else:
         _show(found)
-    for unread in found.unread:
-        click.echo(f"reconcile: {unread.link}: {unread.message}", err=True)
+    for missing in found.unread:
+        click.echo(f"reconcile: {missing.link}: {missing.message}", err=True)
     for each in found.topic.hanging:
         name = found.topic.name
         click.echo(f"reconcile: a transaction hangs in {name} {each}: {how_to_end(name, each)}", err=True)
@@ -107,8 +107,8 @@ def _show_consumers(console: Console, found: Fence) -> None:
     for each in found.consumers:
         states, members = ", ".join(each.states), str(len(each.group.members))
         table.add_row(each.name, each.group.name, states, members, f"{each.lag:,}", "yes" if each.settled else "no")
-    for unread in found.unread:
-        table.add_row(unread.name, "-", "could not be read", "-", "-", "-")
+    for missing in found.unread:
+        table.add_row(missing.name, "-", "could not be read", "-", "-", "-")
     console.print(table)
 
 

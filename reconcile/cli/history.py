@@ -37,16 +37,16 @@ def history(
     from reconcile.report.html import history_html
 
     with workspace_of(settings) as place:
-        told, notes = trends(place, settings, agreed.aggregate)
+        links, notes = trends(place, settings, agreed.aggregate)
     if html is not None:
-        html.write_text("".join(history_html(agreed.aggregate, told, notes)), "utf-8")
+        html.write_text("".join(history_html(agreed.aggregate, links, notes)), "utf-8")
     if as_json:
-        links = tuple(Trend(each.link, each.points[-limit:]) for each in told)
-        print_json(HistoryOutput(contract=agreed.aggregate, links=links))
+        newest = tuple(Trend(each.link, each.points[-limit:]) for each in links)
+        print_json(HistoryOutput(contract=agreed.aggregate, links=newest))
     else:
-        for each in told:
+        for each in links:
             _show(each, limit)
-    if not told:
+    if not links:
         say(f"no run of {agreed.aggregate} is known")
     for note in notes:
         say(f"reconcile: {note}")
@@ -61,7 +61,7 @@ def _show(trend: Trend, limit: int) -> None:
     runs = table("run", "when", *_NUMBERS, right=_NUMBERS)
     for each in reversed(points):
         changes = (each.opened, each.returned, each.closed, each.still_open)
-        told = ("-" if number is None else f"{number:,}" for number in (each.compared, each.drifted, *changes))
+        figures = ("-" if number is None else f"{number:,}" for number in (each.compared, each.drifted, *changes))
         mark = "" if each.complete else " (incomplete)"
-        runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *told)
+        runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *figures)
     out.print(runs)

@@ -60,10 +60,10 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
     """
     from reconcile.lab import world
 
-    asked = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
+    ports = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
     source = click.get_current_context().get_parameter_source
-    told = {name: port for name, port in asked.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
-    world.up(lab, replace(lab.state().ports, **told) if told else None)
+    chosen = {name: port for name, port in ports.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
+    world.up(lab, replace(lab.state().ports, **chosen) if chosen else None)
     if as_json:
         print_json(_status(world.status(lab)))
         return

@@ -63,10 +63,8 @@ def request(
         if again and request_id is not None:
             wanted = given_back(control, request_id, contract.stem)
         else:
-            asked = RequestRecord(
-                request_id or str(uuid.uuid4()), contract.stem, ids_of(ids, ids_file) or (), mode, apply
-            )
-            wanted = read(asked.value())
+            given_id, wanted_ids = request_id or str(uuid.uuid4()), ids_of(ids, ids_file) or ()
+            wanted = read(RequestRecord(given_id, contract.stem, wanted_ids, mode, apply).value())
             keep(control, wanted)
     problem = _sent(settings, cluster, wanted)
     if as_json:

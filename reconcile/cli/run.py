@@ -99,31 +99,31 @@ def run(context: click.Context, /, **given: Any) -> None:
     could not be read. With --apply, exits 0 only if all corrections are verified and no drift beyond tolerance
     remains, and 2 if the plan is refused or an expectation stops it.
     """
-    asked = _RunOptions(**given)
-    if asked.yes and not asked.apply:
+    wanted = _RunOptions(**given)
+    if wanted.yes and not wanted.apply:
         raise click.UsageError("--yes says yes to --apply, which is not there")
-    with asked.job() as job:
+    with wanted.job() as job:
         say(f"run {job.run.id}")
-        checking = any(each.quality for each in job.consumers) if asked.quality is None else asked.quality
+        checking = any(each.quality for each in job.consumers) if wanted.quality is None else wanted.quality
         if checking:
             from reconcile.pipeline.quality import require_suites
 
             require_suites(job)
-        with planned(*asked.stages(checking)):
+        with planned(*wanted.stages(checking)):
             pipeline.gather(job)
             summary = pipeline.audit(job)
             checked = pipeline.quality(job) if checking else None
             results = checked.results if checked is not None else ()
-            if not asked.as_json:
+            if not wanted.as_json:
                 _show(job, summary)
                 _show_quality(checked)
-            repaired, failure = _repaired(job, results, asked.yes, asked.as_json) if asked.apply else (None, None)
+            repaired, failure = _repaired(job, results, wanted.yes, wanted.as_json) if wanted.apply else (None, None)
         report = write_report(job)
     code = exit_code_with((repaired or summary).exit_code, len(unmet(results)))
     if repair.say_not_recorded(summary, repaired) or failure is not None or report.failure is not None:
         code = repair.REFUSED
-    if asked.as_json:
-        more = {**_quality_output(checked), **_repair_output(asked.apply, repaired, failure)}
+    if wanted.as_json:
+        more = {**_quality_output(checked), **_repair_output(wanted.apply, repaired, failure)}
         print_json(RunOutput(**_audited(job, summary, report.path, code), **more))
         _say_unread(summary)
     if failure is not None and report.failure is not None:

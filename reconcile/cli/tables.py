@@ -41,8 +41,8 @@ def show_summary(run_id: str, summary: Summary, scope: Scope) -> None:
     for each in summary.links:
         figures = (each.compared, each.agreeing, each.drifted, each.latent, each.tolerated, each.in_flight)
         links.add_row(each.link, *(f"{figure:,}" for figure in figures), "yes" if each.settled else "no")
-    for unread in summary.unread:
-        links.add_row(unread.link, *(["-"] * len(numbers)), "could not be read")
+    for missing in summary.unread:
+        links.add_row(missing.link, *(["-"] * len(numbers)), "could not be read")
     out.print(links)
     if any(each.by_cause for each in summary.links):
         causes = table("link", "cause", "findings", right=("findings",))

@@ -41,13 +41,13 @@ def trace(
     if as_json:
         print_json(TraceOutput(records=tuple(found)))
         return
-    # What was asked for stands in every line: the other is told.
+    # What was requested is the same in every line: the other one is shown.
     other = "id" if aggregate_id is None else "correlation id"
     shown = table("when", "where", "place", "version", "what", other, wrap=("what",))
     for each in found:
         place = "" if each.offset is None else f"{each.partition}@{each.offset}"
         when = "" if each.at is None else f"{each.at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
         where = each.topic if each.kind == "log" else f"{each.kind.replace('_', ' ')}: {each.topic}"
-        told = each.aggregate_id if aggregate_id is None else each.correlation_id
-        shown.add_row(when, where, place, each.version or "", each.what, told or "")
+        id_ = each.aggregate_id if aggregate_id is None else each.correlation_id
+        shown.add_row(when, where, place, each.version or "", each.what, id_ or "")
     console().print(shown)

@@ -88,14 +88,14 @@ def links_of(summary: Summary, oldest: Mapping[str, datetime], verified: Verifie
     """Build what was found on each link, and what still differs where corrections were verified."""
     ended = {each.link: each for each in verified.links} if verified is not None else {}
     read = [_link_result(each, ended.get(each.link), oldest.get(each.link)) for each in summary.links]
-    unread = [
+    unreadable = [
         LinkResult(
             each.link, consumer_of(each.link), Level.UNKNOWN, False, 0, 0, 0, 0, 0, 0, False, (), (), None,
             message=each.message,
         )
         for each in summary.unread
     ]  # fmt: skip
-    return (*read, *unread)
+    return (*read, *unreadable)
 
 
 def quality_result(quality: Quality | None) -> QualityResult | None:

@@ -34,7 +34,7 @@ def take(context: SparkContext) -> None:
     client = internals.py4j_client(context)
     client.__dict__.pop("send_command", None)  # that of an earlier context
     ask_java = client.send_command
-    asked, waits = threading.Event(), 0
+    pressed, waits = threading.Event(), 0
 
     def send_command(command: str, *given: Any, **named: Any) -> Any:
         nonlocal waits
@@ -46,16 +46,16 @@ def take(context: SparkContext) -> None:
         finally:
             waits -= 1
         # What gives back memory is called by Python's garbage collector, which swallows all that is raised.
-        if asked.is_set() and not waits and not command.startswith(MEMORY_COMMAND_NAME):
-            asked.clear()
+        if pressed.is_set() and not waits and not command.startswith(MEMORY_COMMAND_NAME):
+            pressed.clear()
             raise KeyboardInterrupt
         return answer
 
     def interrupted(_number: int, _frame: object) -> None:
         cancelling = threading.Thread(target=_cancel, args=(context,), daemon=True)  # with a connection of its own
         cancelling.start()
-        if waits and not asked.is_set():
-            asked.set()
+        if waits and not pressed.is_set():
+            pressed.set()
             return
         cancelling.join(_CANCELS_WITHIN)
         raise KeyboardInterrupt
@@ -66,16 +66,16 @@ def take(context: SparkContext) -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end, or when it is asked for twice: Java, cut off in its start, stays for ever."""
+    """Raise KeyboardInterrupt at the end, at the second Ctrl-C at once: Java, cut off in its start, stays for ever."""
     if not _is_ours():
         yield
         return
-    asked = threading.Event()
+    pressed = threading.Event()
 
     def interrupted(_number: int, _frame: object) -> None:
-        if asked.is_set():
+        if pressed.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        pressed.set()
 
     logging.getLogger().addFilter(_no_interrupt)
     before = signal.signal(signal.SIGINT, interrupted)
@@ -83,7 +83,7 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if asked.is_set():
+    if pressed.is_set():
         raise KeyboardInterrupt
 
 

@@ -217,8 +217,8 @@ def _ruled(spark: SparkSession) -> SparkSession:
     zones = {"driver": str(java.java.time.ZoneId.systemDefault())}
     if not _is_local(spark.sparkContext.master or ""):
         # A job and not a constant: the optimizer would compute that in the driver.
-        asked = spark.range(1).selectExpr("java_method('java.time.ZoneId', 'systemDefault') as zone")
-        zones["executor"] = asked.collect()[0]["zone"]
+        looked = spark.range(1).selectExpr("java_method('java.time.ZoneId', 'systemDefault') as zone")
+        zones["executor"] = looked.collect()[0]["zone"]
     for role, zone in zones.items():
         if java.java.time.ZoneId.of(zone).normalized().getId() != "Z":
             raise RefusedError(

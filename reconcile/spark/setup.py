@@ -102,10 +102,10 @@ def _java() -> tuple[str, str]:
     if java is None:
         raise RefusedError(f"Java {_OLDEST_JAVA} or newer is needed, and no `java` is on the PATH: {_INSTALL_JAVA}")
     try:
-        asked = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+        ran = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise RefusedError(f"Java {_OLDEST_JAVA} or newer is needed, and {java} does not run ({error})") from None
-    said = asked.stderr.strip()
+    said = ran.stderr.strip()
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None or int(found.group(1)) < _OLDEST_JAVA:
         raise RefusedError(
