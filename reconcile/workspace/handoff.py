@@ -23,6 +23,7 @@ class Handoff(Protocol):
 
 
 AnyHandoff = TypeVar("AnyHandoff", bound=Handoff)
+Parsed = TypeVar("Parsed")
 
 
 class Part(BaseModel):
@@ -44,10 +45,10 @@ def to_data(value: Any) -> Any:
     return _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
 
 
-def parse(model: type[AnyHandoff], text: str) -> AnyHandoff:
-    """Read a hand-off from JSON text; raise ValueError that names what does not fit and where."""
+def parse(model: type[Parsed], text: str) -> Parsed:
+    """Read a hand-off, or another model, from JSON text; raise ValueError that names what does not fit and where."""
     try:
-        read: AnyHandoff = _adapter(model).validate_json(text)
+        read: Parsed = _adapter(model).validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from reconcile.config.validation import Model
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
+from reconcile.workspace import handoff
 
 Stage = Literal["request", "gather", "audit", "quality", "plan", "apply", "verify", "report"]
 
@@ -89,11 +90,9 @@ def parse_manifest(text: str) -> Manifest:
         version = quoted(str(raw.get("schema_version")))
         raise ValueError(f"manifest.json has schema_version {version}; this reconcile reads 1")
     try:
-        return Manifest.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"manifest.json: {where}: {first['msg']}") from None
+        return handoff.parse(Manifest, text)
+    except ValueError as error:
+        raise ValueError(f"manifest.json: {error}") from None
 
 
 _ABSENT = object()

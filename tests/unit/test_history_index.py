@@ -19,10 +19,10 @@ from reconcile.gather.log.index import (
     Segment,
     extended,
     merged,
-    parse_index,
     plan_extension,
     pruned,
 )
+from reconcile.workspace.handoff import parse
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (min(pair), max(pair))))
@@ -150,6 +150,6 @@ def test_an_index_is_what_was_written() -> None:
     state = log((1, 5, 5))
     first = index()
     whole = extended(first, plan_extension(first, state, {0: 5}), state, segment({0: (1, 5)}), NOW)
-    assert whole == parse_index(whole.text())
+    assert whole == parse(Index, whole.text())
     with pytest.raises(ValueError, match="JSON"):
-        parse_index(whole.text()[:-20])
+        parse(Index, whole.text()[:-20])

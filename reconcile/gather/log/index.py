@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from reconcile.config.validation import Model
 from reconcile.errors import RefusedError
@@ -148,16 +148,6 @@ class Extension:
 
 class CutLogError(RefusedError):
     """Raised when the log ends below what was read of it: the history tells of another log, delete its folder."""
-
-
-def parse_index(text: str) -> Index:
-    """Read an index; raise ValueError where it is none."""
-    try:
-        return Index.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
 
 
 def plan_extension(index: Index, log: LogState, until: Mapping[int, int]) -> Extension:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from reconcile.errors import UnreachableError
-from reconcile.gather.log.index import DamagedIndexError, Index, parse_index
+from reconcile.gather.log.index import DamagedIndexError, Index
+from reconcile.workspace import handoff
 from reconcile.workspace.filesystem import FileSystem
 from reconcile.workspace.workspace import Workspace
 
@@ -62,7 +63,7 @@ class Home:
                 return None
             path = self._index(generations[-1])
             try:
-                return parse_index(self.files.read_text(path))
+                return handoff.parse(Index, self.files.read_text(path))
             except FileNotFoundError:
                 continue  # a newer one came, and this one was removed
             except ValueError as error:
@@ -110,7 +111,7 @@ class Home:
         named: set[str] = set()
         for generation in generations[-KEPT_GENERATIONS:]:
             with suppress(FileNotFoundError):
-                index = parse_index(self.files.read_text(self._index(generation)))
+                index = handoff.parse(Index, self.files.read_text(self._index(generation)))
                 named |= {segment.name for segment in index.segments}
         with suppress(FileNotFoundError):
             for entry in self.files.list(f"{self.folder}/segments"):
