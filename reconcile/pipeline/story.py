@@ -63,7 +63,7 @@ def _events(
         found.append(
             Moment(
                 "log",
-                _instant(event["timestamp"]),
+                instant(event["timestamp"]),
                 f"{event['partition']}@{event['offset']}",
                 topic,
                 event["version"],
@@ -109,13 +109,13 @@ def _parked(read: Mapping[str, Any]) -> Moment:
     came = f" from {origin}" if known else ""
     error = f": {read['error']}" if read["error"] else ""
     state = (read["resolved"],) if read["resolved"] else ("still there",)
-    at = None if read["at"] is None else _instant(read["at"])
+    at = instant(read["at"])
     return Moment(read["kind"], at, place, read["topic"], read["version"], f"put aside{came}{error}", state, origin)
 
 
 def _applied(read: Mapping[str, Any]) -> Moment:
     place = "" if read["offset"] is None else f"{read['partition']}@{read['offset']}"
-    at = None if read["at"] is None else _instant(read["at"])
+    at = instant(read["at"])
     return Moment("ledger", at, place, "the ledger", None, "noted as applied")
 
 
@@ -142,5 +142,6 @@ def _value(name: str, value: str | None, sensitive: Collection[str]) -> str:
     return HIDDEN if name in sensitive else f'"{value}"'
 
 
-def _instant(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+def instant(micros: int | None) -> datetime | None:
+    """Compute the instant so many microseconds after 1970."""
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,11 @@ from reconcile.gather.log.history_columns import (
 from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client, history_up_to
+from reconcile.pipeline.story import instant
 from reconcile.report.model import TracedRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[TracedRecord]:
@@ -69,7 +68,7 @@ def _first(rows: DataFrame, time: str, limit: int) -> list[Any]:
 def _logged(row: Any, topic: str) -> TracedRecord:
     what = "deletes" if row[DELETES] else (row[TYPE] or "event") if row[READABLE] else "cannot be read"
     return TracedRecord(
-        _instant(row["_micros"]),
+        instant(row["_micros"]),
         "log",
         topic,
         row[PARTITION],
@@ -88,7 +87,7 @@ def _aside(row: Any) -> TracedRecord:
     error = f": {row['error']}" if row["error"] else ""
     state = f"; {row['resolved']}" if row["resolved"] else "; still there"
     return TracedRecord(
-        _instant(row["_micros"]),
+        instant(row["_micros"]),
         row["kind"],
         row["topic"],
         row["partition"],
@@ -100,7 +99,3 @@ def _aside(row: Any) -> TracedRecord:
         f"put aside{origin}{error}{state}",
         row["consumer"],
     )
-
-
-def _instant(micros: int | None) -> datetime | None:
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
