@@ -69,7 +69,6 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     from reconcile.gather.log.store import HistoryStore
     from reconcile.gather.topology_facts import cluster_facts
     from reconcile.kafka.client import ClusterClient
-    from reconcile.settings.connections import ClusterConnection, Registry
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
 
@@ -77,14 +76,10 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     with open_fence(contract, file, settings, timeout=timedelta(0)) as opened:
         fence: Fence = opened.fence
     topic = contract.topic
-    connection = settings.connection(topic.cluster)
-    assert isinstance(connection, ClusterConnection)  # the fence was opened with it
+    connection = settings.cluster(topic.cluster)
     with closing(ClusterClient(topic.cluster, connection.resolve())) as cluster:
         found = cluster_facts(cluster, contract)
-    registry = (
-        settings.connection(topic.value_schema.registry) if topic.value_schema and topic.value_schema.registry else None
-    )
-    avro = avro_schema(topic, file.parent, registry if isinstance(registry, Registry) else None)
+    avro = avro_schema(topic, file.parent, settings)
     until = {each.partition: each.log_end for each in fence.topic.partitions}
     with session(settings, f"reconcile doctor {contract.aggregate}") as spark:
         _LOG.info("reading the log")

@@ -13,9 +13,8 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import RequestOutput
 from reconcile.contract.model import load_contract
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import UnreachableError
 from reconcile.pipeline.job import ids_of
-from reconcile.settings.connections import ClusterConnection
 from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
@@ -79,11 +78,8 @@ def _sent(settings: Settings, cluster: str, wanted: RequestRecord) -> str | None
     """Send the wake-up; give why it could not be sent."""
     from reconcile.pipeline.requests import send
 
-    connection = settings.connection(cluster)
-    if not isinstance(connection, ClusterConnection):
-        raise RefusedError(f"the connection {cluster} is no Kafka cluster")
     try:
-        send(connection.resolve(), wanted)
+        send(settings.cluster(cluster).resolve(), wanted)
     except UnreachableError as error:
         return str(error)
     return None

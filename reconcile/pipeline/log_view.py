@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reconcile.errors import RefusedError
 from reconcile.gather.log.avro import AvroSchema, avro_schema
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_columns import ID
@@ -17,7 +16,7 @@ from reconcile.pipeline.job import Job
 from reconcile.repair import planning, topic_form
 from reconcile.repair.logged_aggregates import LoggedAggregate, logged_aggregates
 from reconcile.repair.topic_form import TopicForm
-from reconcile.settings.connections import ClusterConnection, Registry
+from reconcile.settings.connections import ClusterConnection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
 
 def cluster_connection(job: Job) -> ClusterConnection:
     """Look up the connection to the topic's cluster; raise RefusedError if it is one to something else."""
-    connection = job.settings.connection(job.contract.topic.cluster)
-    if not isinstance(connection, ClusterConnection):
-        raise RefusedError(f"the connection {job.contract.topic.cluster} is no Kafka cluster")
-    return connection
+    return job.settings.cluster(job.contract.topic.cluster)
 
 
 def cluster_client(job: Job) -> closing[ClusterClient]:
@@ -38,12 +34,7 @@ def cluster_client(job: Job) -> closing[ClusterClient]:
 
 def value_schema(job: Job) -> AvroSchema | None:
     """Read the schema of the topic's values; None for a format that needs none."""
-    schema = job.contract.topic.value_schema
-    registry = None
-    if schema is not None and schema.registry is not None:
-        found = job.settings.connection(schema.registry)
-        registry = found if isinstance(found, Registry) else None
-    return avro_schema(job.contract.topic, job.file.parent, registry)
+    return avro_schema(job.contract.topic, job.file.parent, job.settings)
 
 
 def history_up_to(job: Job, ends: Mapping[int, int]) -> History:

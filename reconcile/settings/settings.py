@@ -15,8 +15,8 @@ from reconcile.config.durations import Duration
 from reconcile.config.text import Text
 from reconcile.config.validation import Model, require_consistent, suggestion, validated
 from reconcile.config.yamlfile import KeyPath, load, quoted
-from reconcile.errors import InvalidFileError, Problem, ReconcileError
-from reconcile.settings.connections import AnyConnection, Connection, ControlDatabase, SqliteFile
+from reconcile.errors import InvalidFileError, Problem, ReconcileError, RefusedError
+from reconcile.settings.connections import AnyConnection, ClusterConnection, Connection, ControlDatabase, SqliteFile
 from reconcile.settings.references import Given, reference
 from reconcile.settings.urls import PostgresUrl
 
@@ -118,6 +118,13 @@ class Settings(Model):
             raise UnknownConnectionError(f"no connection {quoted(name)}; {how}")
         valid = f"; there are {', '.join(sorted(self.connections))}"
         raise UnknownConnectionError(f"no connection {quoted(name)}{suggestion(name, self.connections) or valid}")
+
+    def cluster(self, name: str) -> ClusterConnection:
+        """Return the connection to a cluster; raise RefusedError for one to something else."""
+        connection = self.connection(name)
+        if not isinstance(connection, ClusterConnection):
+            raise RefusedError(f"the connection {name} is no Kafka cluster")
+        return connection
 
 
 def needs_spark(workspace: str | Path) -> bool:

@@ -21,6 +21,7 @@ from reconcile.errors import InvalidFileError, RefusedError, SecretError, Unreac
 from reconcile.gather.log.avro import AvroSchema, avro_schema
 from reconcile.gather.log.schema_registry import RegistryAddress
 from reconcile.settings.connections import Registry
+from reconcile.settings.settings import Settings
 
 USER: dict[str, Any] = {
     "type": "record",
@@ -109,8 +110,8 @@ def registry(url: str, monkeypatch: pytest.MonkeyPatch, given: str = "secret") -
     monkeypatch.setenv("REGISTRY_PASSWORD", given)
     security = {"sasl.username": "svc", "sasl.password": "env:REGISTRY_PASSWORD"}
     topic = {"cluster": "main", "name": "t", "format": "avro", "schema": {"registry": "r"}}
-    connection = Registry.model_validate({"registry": url, "security": security})
-    found = avro_schema(Topic.model_validate(topic), Path(), connection)
+    settings = Settings.model_validate({"connections": {"r": {"registry": url, "security": security}}})
+    found = avro_schema(Topic.model_validate(topic), Path(), settings)
     assert found is not None
     return found
 
@@ -193,11 +194,11 @@ def test_a_file_that_is_no_schema_is_told(tmp_path: Path) -> None:
     topic = {"cluster": "main", "name": "t", "format": "avro", "schema": {"file": "user.avsc"}}
     contract = Topic.model_validate(topic)
     with pytest.raises(InvalidFileError, match="cannot be read"):
-        avro_schema(contract, tmp_path, None)
+        avro_schema(contract, tmp_path, Settings())
     for text in ("{", '{"type": "recrd"}', '{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}'):
         (tmp_path / "user.avsc").write_text(text)
         with pytest.raises(InvalidFileError, match=r"user\.avsc: is no Avro schema"):
-            avro_schema(contract, tmp_path, None)
+            avro_schema(contract, tmp_path, Settings())
 
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}

@@ -23,7 +23,8 @@ from reconcile.contract.model import Topic
 from reconcile.errors import InvalidFileError, Problem, RefusedError
 from reconcile.gather.log import avro_bounds
 from reconcile.gather.log.schema_registry import RegistryAddress, UnknownSchemaError
-from reconcile.settings import connections
+from reconcile.settings.connections import Registry
+from reconcile.settings.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -125,7 +126,7 @@ class AvroSchema:
         yield 0, schema
 
 
-def avro_schema(topic: Topic, folder: Path, registry: connections.Registry | None) -> AvroSchema | None:
+def avro_schema(topic: Topic, folder: Path, settings: Settings) -> AvroSchema | None:
     """Take the schema that a contract names, None if its format needs none.
 
     `folder` is the contract's. Raises InvalidFileError for a file that is no schema, UnreachableError for a registry
@@ -133,13 +134,14 @@ def avro_schema(topic: Topic, folder: Path, registry: connections.Registry | Non
     """
     if topic.format != "avro" or topic.value_schema is None:
         return None
-    if topic.value_schema.file is None:
-        if registry is None:
+    if topic.value_schema.registry is not None:
+        registry = settings.connection(topic.value_schema.registry)
+        if not isinstance(registry, Registry):
             raise RefusedError(f"the registry {topic.value_schema.registry} is no connection to a schema registry")
         address = RegistryAddress.of(registry)
         address.check()
         return AvroSchema(registry=address)
-    file = folder / topic.value_schema.file
+    file = folder / str(topic.value_schema.file)
     try:
         text = file.read_text("utf-8")
         _parsed((text,))

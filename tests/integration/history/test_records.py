@@ -17,6 +17,7 @@ from fastavro import parse_schema, schemaless_writer
 from reconcile.gather.log import gapped
 from reconcile.gather.log.avro import avro_schema
 from reconcile.settings.connections import Registry
+from reconcile.settings.settings import Settings
 from tests.integration.history.log_world import LogWorld, event
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def test_avro_is_read_with_the_schema_of_a_file(world: LogWorld, tmp_path: Path)
     world.create()
     world.options = {"format": "avro", "schema": {"file": "user.avsc"}}
     world.produce(("a", _avro("Zoë", 2**53 + 1)), ("a", b"\x01"), ("a", None))
-    rows = world.rows(world.extend(avro=avro_schema(world.topic, tmp_path, None)))
+    rows = world.rows(world.extend(avro=avro_schema(world.topic, tmp_path, Settings())))
     assert [str(2**53 + 1), None, None] == [row["version"] for row in rows]
     assert [True, False, True] == [row["readable"] for row in rows]
     assert [{"name": "Zoë", "version": 2**53 + 1}] == [json.loads(row["value"]) for row in rows if row["value"]]
@@ -164,7 +165,7 @@ def test_avro_is_read_with_the_schema_that_a_registry_gives(world: LogWorld, reg
     world.create()
     world.options = {"format": "avro", "schema": {"registry": "registry"}}
     world.produce(*(("a", struct.pack(">bI", 0, number) + _avro("Zoë", 4)) for number in (7, 99)))
-    rows = world.rows(world.extend(avro=avro_schema(world.topic, Path(), registry)))
+    rows = world.rows(world.extend(avro=avro_schema(world.topic, Path(), Settings(connections={"registry": registry}))))
     assert [("4", True), (None, False)] == [(row["version"], row["readable"]) for row in rows]
 
 
