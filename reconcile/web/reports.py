@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
+from functools import lru_cache
 
 from reconcile.pipeline.result import SHOWN, report_of
 from reconcile.pipeline.runs import contract_of
@@ -12,7 +11,7 @@ from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace
 
 _KEPT = 16
-_Key = tuple[tuple[str, str], ...]
+_State = tuple[tuple[str, str], ...]
 
 
 class Reports:
@@ -20,27 +19,22 @@ class Reports:
 
     def __init__(self, place: Workspace, settings: Settings, shown: int) -> None:
         self._place, self._settings, self._shown = place, settings, shown
-        self._kept: OrderedDict[str, tuple[_Key, Report]] = OrderedDict()
-        self._lock = Lock()
+        self._kept = lru_cache(_KEPT)(self._built)
 
     def of(self, run_id: str) -> Report:
         """Build the report of a run as a page shows it, or take it from the cache."""
         run = self._place.existing_run(run_id)
         contract = contract_of(run)
         digest = contract.digest if contract is not None else ""
-        key = (("contract", digest), *((each.name, each.digest) for each in run.manifests()))
-        with self._lock:
-            if run_id in self._kept and self._kept[run_id][0] == key:
-                self._kept.move_to_end(run_id)
-                return self._kept[run_id][1]
-        report = report_of(run, self._place, self._settings, contract, self._shown)
-        with self._lock:
-            self._kept[run_id] = (key, report)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return report
+        return self._kept(run_id, (("contract", digest), *((each.name, each.digest) for each in run.manifests())))
 
     def whole(self, run_id: str) -> Report:
         """Build the report of a run as its file shows it."""
+        return self._report(run_id, SHOWN)
+
+    def _built(self, run_id: str, _state: _State) -> Report:
+        return self._report(run_id, self._shown)
+
+    def _report(self, run_id: str, shown: int) -> Report:
         run = self._place.existing_run(run_id)
-        return report_of(run, self._place, self._settings, contract_of(run), SHOWN)
+        return report_of(run, self._place, self._settings, contract_of(run), shown)
