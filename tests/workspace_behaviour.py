@@ -30,12 +30,12 @@ class FileSystemBehaviour:
 
     def test_text_comes_back(self, files: FileSystem, folder: str) -> None:
         """Text is UTF-8; folders above a file are made."""
-        files.write_text_atomically(f"{folder}/a/b.txt", "Größe ∑ 𝄞\n")
+        files.write_atomically(f"{folder}/a/b.txt", ["Größe ∑ 𝄞\n"])
         assert "Größe ∑ 𝄞\n" == files.read_text(f"{folder}/a/b.txt")
 
     def test_a_text_comes_in_pieces(self, files: FileSystem, folder: str) -> None:
         """And stands as one."""
-        files.write_pieces_atomically(f"{folder}/a", iter(["Grö", "ße ∑", "\n"]))
+        files.write_atomically(f"{folder}/a", iter(["Grö", "ße ∑", "\n"]))
         assert "Größe ∑\n" == files.read_text(f"{folder}/a")
 
     def test_pieces_that_end_early_leave_nothing(self, files: FileSystem, folder: str) -> None:
@@ -47,18 +47,18 @@ class FileSystemBehaviour:
 
         files.mkdirs(folder)
         with pytest.raises(ZeroDivisionError):
-            files.write_pieces_atomically(f"{folder}/a", broken())
+            files.write_atomically(f"{folder}/a", broken())
         assert [] == files.list(folder)
 
     def test_write_replaces(self, files: FileSystem, folder: str) -> None:
         """The second text stands, and nothing else does."""
-        files.write_text_atomically(f"{folder}/a", "one, which is longer")
-        files.write_text_atomically(f"{folder}/a", "two")
+        files.write_atomically(f"{folder}/a", ["one, which is longer"])
+        files.write_atomically(f"{folder}/a", ["two"])
         assert ("two", [Entry("a", 3, False)]) == (files.read_text(f"{folder}/a"), files.list(folder))
 
     def test_rename_moves_a_folder(self, files: FileSystem, folder: str) -> None:
         """All that is in it stands under the new name."""
-        files.write_text_atomically(f"{folder}/a/b/c", "x")
+        files.write_atomically(f"{folder}/a/b/c", ["x"])
         files.rename(f"{folder}/a", f"{folder}/z")
         assert [Entry("z", 0, True)] == files.list(folder)
         assert "x" == files.read_text(f"{folder}/z/b/c")
@@ -66,9 +66,9 @@ class FileSystemBehaviour:
     @pytest.mark.parametrize("target", ["folder", "file"])
     def test_rename_replaces_nothing(self, files: FileSystem, folder: str, target: str) -> None:
         """What stands stays, were it an empty folder."""
-        files.write_text_atomically(f"{folder}/a/b", "x")
+        files.write_atomically(f"{folder}/a/b", ["x"])
         files.mkdirs(f"{folder}/folder")
-        files.write_text_atomically(f"{folder}/file", "y")
+        files.write_atomically(f"{folder}/file", ["y"])
         with pytest.raises(FileExistsError):
             files.rename(f"{folder}/a", f"{folder}/{target}")
         assert "x" == files.read_text(f"{folder}/a/b")
@@ -86,17 +86,17 @@ class FileSystemBehaviour:
 
     def test_delete(self, files: FileSystem, folder: str) -> None:
         """Files and folders go, and what is not there is no error."""
-        files.write_text_atomically(f"{folder}/a/b", "x")
-        files.write_text_atomically(f"{folder}/c", "x")
+        files.write_atomically(f"{folder}/a/b", ["x"])
+        files.write_atomically(f"{folder}/c", ["x"])
         for name in ("a", "c", "no"):
             files.delete(f"{folder}/{name}")
         assert [] == files.list(folder)
 
     def test_a_file_in_the_way_is_refused(self, files: FileSystem, folder: str) -> None:
         """A file is no folder to write into."""
-        files.write_text_atomically(f"{folder}/a", "x")
+        files.write_atomically(f"{folder}/a", ["x"])
         with pytest.raises((RefusedError, FileExistsError)):
-            files.write_text_atomically(f"{folder}/a/b", "y")
+            files.write_atomically(f"{folder}/a/b", ["y"])
 
 
 class WorkspaceBehaviour:

@@ -112,7 +112,7 @@ class Artifact:
                 notes=(*notes, *spread),
                 files=data_files(self._files, place),
             )
-            self._files.write_text_atomically(f"{place}/{MANIFEST}", manifest.text())
+            self._files.write_atomically(f"{place}/{MANIFEST}", [manifest.text()])
             if atomic:
                 self._put(place)
         except BaseException:

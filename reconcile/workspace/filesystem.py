@@ -38,11 +38,8 @@ class FileSystem(Protocol):
     def read_text(self, path: str) -> str:
         """Read a file's text."""
 
-    def write_text_atomically(self, path: str, text: str) -> None:
+    def write_atomically(self, path: str, pieces: Iterable[str]) -> None:
         """Write or replace a file, of which readers see all or nothing; make the folders above it."""
-
-    def write_pieces_atomically(self, path: str, pieces: Iterable[str]) -> None:
-        """Do the same with a text that comes in pieces."""
 
     def rename(self, source: str, target: str) -> None:
         """Change the name of a file or folder, where nothing of that name stands."""
@@ -72,10 +69,7 @@ class LocalFileSystem:
         with _named("read", path):
             return Path(path).read_text("utf-8")
 
-    def write_text_atomically(self, path: str, text: str) -> None:
-        self.write_pieces_atomically(path, [text])
-
-    def write_pieces_atomically(self, path: str, pieces: Iterable[str]) -> None:
+    def write_atomically(self, path: str, pieces: Iterable[str]) -> None:
         with _named("write", path):
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)

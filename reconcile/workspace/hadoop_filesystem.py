@@ -44,10 +44,7 @@ class HadoopFileSystem:
             finally:
                 stream.close()
 
-    def write_text_atomically(self, path: str, text: str) -> None:
-        self.write_pieces_atomically(path, [text])
-
-    def write_pieces_atomically(self, path: str, pieces: Iterable[str]) -> None:
+    def write_atomically(self, path: str, pieces: Iterable[str]) -> None:
         folder, _, name = path.rpartition("/")
         fresh = f"{folder}/{beside(name)}" if self.renames_atomically else path
         with self._named("write", path):

@@ -86,7 +86,7 @@ class Run:
 
         def write(place: str) -> ArtifactContent:
             text = json.dumps(value, indent=1, allow_nan=False)
-            self._files.write_text_atomically(f"{place}/{_JSON}", text + "\n")
+            self._files.write_atomically(f"{place}/{_JSON}", [text, "\n"])
             rows = len(value) if isinstance(value, list) else 1
             return ArtifactContent("json", rows, _json_digest(json.loads(text)))
 
@@ -131,7 +131,7 @@ class Run:
     def write_file(self, name: str, pieces: Iterable[str]) -> str:
         """Write a file for people beside the artifacts, of which readers see all or nothing, and return its path."""
         path = f"{self.folder}/{name}"
-        self._files.write_pieces_atomically(path, pieces)
+        self._files.write_atomically(path, pieces)
         return path
 
     def discard(self, stage: Stage) -> None:

@@ -87,13 +87,13 @@ class Home:
         if self._generations()[-1:] >= [index.generation]:
             return False  # also where the others were so many that its own place is free again
         if not self.files.renames_atomically:
-            self.files.write_text_atomically(self._index(index.generation), index.text())
+            self.files.write_atomically(self._index(index.generation), [index.text()])
             return True
         # A folder, because a rename never replaces one that is not empty: of two, one fails.
         self.files.mkdirs(f"{self.folder}/index")
         written = f"{self.folder}/{_NEXT}{uuid4().hex[:12]}"
         try:
-            self.files.write_text_atomically(f"{written}/{_FILE}", index.text())
+            self.files.write_atomically(f"{written}/{_FILE}", [index.text()])
             self.files.rename(written, self._generation(index.generation))
         except (FileExistsError, FileNotFoundError):
             self.files.delete(written)
