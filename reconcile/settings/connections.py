@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag, ValidationInfo
+from pydantic import BeforeValidator, ConfigDict, Discriminator, SecretStr, Tag, ValidationInfo
 
 from reconcile.config.validation import Model, suggestion
 from reconcile.errors import SecretError
@@ -40,15 +40,23 @@ class JdbcUrl:
     url: SecretStr
 
 
-def _secret(wanted: str, check: Callable[[str], str | None] | None) -> Any:
-    """Read a reference; a literal only where `check` is there and finds nothing wrong with it."""
+def _dotted(name: str) -> str:
+    """Write a field's name as librdkafka does: `ssl.ca.location`."""
+    return name.replace("_", ".")
+
+
+def _secret(check: Callable[[str], str | None] | None, wanted: str | None = None) -> Any:
+    """Read a reference; a literal only where `check` is there and finds nothing wrong with it.
+
+    Of an Airflow connection it takes what is `wanted`, else what has the field's name.
+    """
 
     def read(value: Any, info: ValidationInfo) -> Secret:
         if isinstance(value, (Reference, Given)):
             return value
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"expected text or a reference: {FORMS}" if check else f"must be a reference: {FORMS}")
-        found = reference(value, wanted, (info.context or {}).get("folder", Path()))
+        found = reference(value, wanted or _dotted(info.field_name or ""), (info.context or {}).get("folder", Path()))
         if found is not None:
             return found
         problem = check(value) if check else f"is a secret, and must be a reference: {FORMS}"
@@ -91,46 +99,36 @@ def _anything(text: str) -> str | None:  # noqa: ARG001
     return None
 
 
+_Setting = Annotated[Secret, _secret(_anything)] | None
+_SecretSetting = Annotated[Secret, _secret(None)] | None
+
+
 class Security(Model):
     """How to reach a cluster or a registry safely, in librdkafka's words."""
 
-    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = Field(
-        default=None, alias="security.protocol"
-    )
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] | None = Field(
-        default=None, alias="sasl.mechanism"
-    )
-    username: Annotated[Secret, _secret("sasl.username", _anything)] | None = Field(default=None, alias="sasl.username")
-    password: Annotated[Secret, _secret("sasl.password", None)] | None = Field(default=None, alias="sasl.password")
-    ca_location: Annotated[Secret, _secret("ssl.ca.location", _anything)] | None = Field(
-        default=None, alias="ssl.ca.location"
-    )
-    ca_pem: Annotated[Secret, _secret("ssl.ca.pem", _anything)] | None = Field(default=None, alias="ssl.ca.pem")
-    certificate_location: Annotated[Secret, _secret("ssl.certificate.location", _anything)] | None = Field(
-        default=None, alias="ssl.certificate.location"
-    )
-    certificate_pem: Annotated[Secret, _secret("ssl.certificate.pem", _anything)] | None = Field(
-        default=None, alias="ssl.certificate.pem"
-    )
-    key_location: Annotated[Secret, _secret("ssl.key.location", _anything)] | None = Field(
-        default=None, alias="ssl.key.location"
-    )
-    key_pem: Annotated[Secret, _secret("ssl.key.pem", None)] | None = Field(default=None, alias="ssl.key.pem")
-    key_password: Annotated[Secret, _secret("ssl.key.password", None)] | None = Field(
-        default=None, alias="ssl.key.password"
-    )
-    endpoint_identification: Literal["https", "none"] | None = Field(
-        default=None, alias="ssl.endpoint.identification.algorithm"
-    )
+    model_config = ConfigDict(alias_generator=_dotted)
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] | None = None
+    sasl_username: _Setting = None
+    sasl_password: _SecretSetting = None
+    ssl_ca_location: _Setting = None
+    ssl_ca_pem: _Setting = None
+    ssl_certificate_location: _Setting = None
+    ssl_certificate_pem: _Setting = None
+    ssl_key_location: _Setting = None
+    ssl_key_pem: _SecretSetting = None
+    ssl_key_password: _SecretSetting = None
+    ssl_endpoint_identification_algorithm: Literal["https", "none"] | None = None
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Resolve what is set, under librdkafka's names, secrets included; raise SecretError if one is missing."""
         resolved: dict[str, str] = {}
-        for name, field in type(self).model_fields.items():
+        for name in type(self).model_fields:
             value = getattr(self, name)
             if value is not None:
                 text = value if isinstance(value, str) else value.resolve(environ).get_secret_value()
-                resolved[field.alias or name] = text
+                resolved[_dotted(name)] = text
         return resolved
 
 
@@ -144,7 +142,7 @@ def _parsed(place: Secret, url: SecretStr) -> PostgresUrl:
 class ControlDatabase(Model):
     """The database that keeps runs, findings over time and corrections."""
 
-    url: Annotated[Secret, _secret("url", _control_store)]
+    url: Annotated[Secret, _secret(_control_store)]
     """`postgresql://user:password@host:port/database`, a reference if there is a password in it; or `sqlite:///path`."""
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | SqliteFile:
@@ -163,7 +161,7 @@ class Store(Model):
 
     address: ClassVar[str] = "url"
 
-    url: Annotated[Secret, _secret("url", _database)]
+    url: Annotated[Secret, _secret(_database)]
     """`postgresql://user:password@host:port/database` or `jdbc:...`; a reference if there is a password in it."""
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | JdbcUrl:
@@ -179,7 +177,7 @@ class ClusterConnection(Model):
 
     address: ClassVar[str] = "bootstrap"
 
-    bootstrap: Annotated[Secret, _secret("bootstrap", _without_credentials)]
+    bootstrap: Annotated[Secret, _secret(_without_credentials)]
     """The brokers to ask first: host:port, host:port."""
     security: Security = Security()
     """How to reach them safely."""
@@ -195,7 +193,7 @@ class Folder(Model):
 
     address: ClassVar[str] = "path"
 
-    path: Annotated[Secret, _secret("path", _without_credentials)]
+    path: Annotated[Secret, _secret(_without_credentials)]
     """Where the files are: a path, or a URL that Spark reads."""
 
 
@@ -204,7 +202,7 @@ class Registry(Model):
 
     address: ClassVar[str] = "registry"
 
-    registry: Annotated[Secret, _secret("url", _without_credentials)]
+    registry: Annotated[Secret, _secret(_without_credentials, wanted="url")]
     """The registry's URL."""
     security: Security = Security()
     """How to reach it safely."""
