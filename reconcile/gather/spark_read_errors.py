@@ -9,13 +9,6 @@ from contextlib import contextmanager
 from reconcile.errors import ReconcileError
 from reconcile.gather.fence.opening import OpenFence
 from reconcile.gather.stores import errors
-from reconcile.gather.stores.errors import (
-    SnapshotLostError,
-    StatementTimeoutError,
-    StoreReadError,
-    StoreRefusedError,
-    StoreUnreachableError,
-)
 from reconcile.spark.java_causes import root_cause
 
 _OURS = re.compile(rf"{re.escape(errors.__name__)}\.(\w+Error): (.*)")
@@ -23,13 +16,13 @@ _POSTGRES = re.compile(r"PSQLException: (?:ERROR|FATAL): (.*)")
 _UNREACHABLE = re.compile(r"PSQLException: (Connection to .*|An I/O error.*|This connection has been closed.*)")
 # How each message begins: what follows can be a name out of the contract.
 _KINDS: tuple[tuple[str, type[ReconcileError], str], ...] = (
-    ("permission denied", StoreRefusedError, "grant select on it to the account that we use"),
-    ("canceling statement due to statement timeout", StatementTimeoutError, "add an index, or read less"),
-    ("canceling statement due to conflict with recovery", SnapshotLostError, "read the primary, or start again"),
-    ("invalid snapshot identifier", SnapshotLostError, "start the run again"),
-    ("could not import the requested snapshot", SnapshotLostError, "start the run again"),
-    ('snapshot "', SnapshotLostError, "start the run again"),
-    ("terminating connection", SnapshotLostError, "start the run again"),
+    ("permission denied", errors.StoreRefusedError, "grant select on it to the account that we use"),
+    ("canceling statement due to statement timeout", errors.StatementTimeoutError, "add an index, or read less"),
+    ("canceling statement due to conflict with recovery", errors.SnapshotLostError, "read the primary, or start again"),
+    ("invalid snapshot identifier", errors.SnapshotLostError, "start the run again"),
+    ("could not import the requested snapshot", errors.SnapshotLostError, "start the run again"),
+    ('snapshot "', errors.SnapshotLostError, "start the run again"),
+    ("terminating connection", errors.SnapshotLostError, "start the run again"),
 )
 _ADDRESS = re.compile(r"jdbc:\S+|(?<=//)[^/@\s]*@")
 # To the last quote, as a value may hold quotes; the apostrophe of "doesn't" is none.
@@ -53,23 +46,25 @@ def explained(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
         raise named or by_spark(link, error) from None
 
 
-def by_spark(link: str, error: Exception) -> StoreReadError:
+def by_spark(link: str, error: Exception) -> errors.StoreReadError:
     """Build the error for what Spark or a driver says, without the values that it quotes: they may be data."""
     thrown = root_cause(error)
     # What Spark tells in Python's own classes begins with its condition.
     text = str(error) if thrown is None else f"{thrown.getClass().getSimpleName()}: {thrown.getMessage()}"
     safe = _QUOTED.sub("…", _ADDRESS.sub("[address] ", text))
     first = next(iter(safe.strip().splitlines()), type(error).__name__)[:_LONGEST]
-    return StoreReadError(f"{link}: could not be read: {first}; correct the contract or the store, or try again")
+    return errors.StoreReadError(f"{link}: could not be read: {first}; correct the contract or the store, or try again")
 
 
 def by_postgres(link: str, said: str) -> ReconcileError | None:
     """Build the error for what a Postgres, or a session of ours with one, says within a message of Spark's."""
     if match := _OURS.search(said):
-        ours: type[ReconcileError] = getattr(errors, match[1], StoreReadError)
+        ours: type[ReconcileError] = getattr(errors, match[1], errors.StoreReadError)
         return ours(match[2].strip())
     if match := _UNREACHABLE.search(said):
-        return StoreUnreachableError(f"{link}: a store cannot be reached: {match[1]}; see that it is up, and try again")
+        return errors.StoreUnreachableError(
+            f"{link}: a store cannot be reached: {match[1]}; see that it is up, and try again"
+        )
     if match := _POSTGRES.search(said):
         message = match[1].strip()
         if message.startswith(errors.ROW_SECURITY):
@@ -78,5 +73,5 @@ def by_postgres(link: str, said: str) -> ReconcileError | None:
             if message.startswith(mark):
                 return kind(f"{link}: {message}; {what_to_do}")
         safe = message if message.endswith("does not exist") else _QUOTED.sub("…", message)
-        return StoreReadError(f"{link}: a store refuses a statement: {safe}")
+        return errors.StoreReadError(f"{link}: a store refuses a statement: {safe}")
     return None

@@ -13,15 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from reconcile.report.charts import (
-    bars_picture,
-    fields_picture,
-    flow_picture,
-    heat_picture,
-    hop_kind,
-    hop_name,
-    trend_picture,
-)
+from reconcile.report import charts
 from reconcile.report.lanes import lanes_picture
 from reconcile.report.model import Report, Trend
 
@@ -42,19 +34,11 @@ def environment() -> Environment:
         "number": _number,
         "instant": _instant,
         "words": _words,
-        "hop": hop_name,
+        "hop": charts.hop_name,
         "query": _query,
         "breakable": _breakable,
     }
-    made.globals |= {
-        "bars_picture": bars_picture,
-        "fields_picture": fields_picture,
-        "flow_picture": flow_picture,
-        "heat_picture": heat_picture,
-        "hop_kind": hop_kind,
-        "lanes_picture": lanes_picture,
-        "trend_picture": trend_picture,
-    }
+    made.globals |= {"charts": charts, "lanes_picture": lanes_picture}
     return made
 
 

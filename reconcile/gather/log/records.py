@@ -8,27 +8,9 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from reconcile.contract.model import Topic
-from reconcile.gather.log import formats, history_columns, json_objects, record_keys
+from reconcile.gather.log import formats, json_objects, record_keys
+from reconcile.gather.log import history_columns as c
 from reconcile.gather.log.avro import AvroSchema
-from reconcile.gather.log.history_columns import (
-    CORRELATION_ID,
-    DELETES,
-    EVENT_ID,
-    HEADERS,
-    ID,
-    ID_HASH,
-    KEY,
-    KEY_READABLE,
-    OFFSET,
-    PARTITION,
-    RAW,
-    READABLE,
-    TIMESTAMP,
-    TOMBSTONE,
-    TYPE,
-    VALUE,
-    VERSION,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -86,14 +68,19 @@ class Derivation:
 
     @property
     def _locators(self) -> dict[str, str]:
-        located = {VERSION: self.version, EVENT_ID: self.event_id, TYPE: self.type, CORRELATION_ID: self.correlation_id}
+        located = {
+            c.VERSION: self.version,
+            c.EVENT_ID: self.event_id,
+            c.TYPE: self.type,
+            c.CORRELATION_ID: self.correlation_id,
+        }
         return {column: locator for column, locator in located.items() if locator is not None}
 
     @property
     def schema(self) -> str:
         """The stored columns, in Spark's DDL."""
-        stored = history_columns.STORED
-        return f"{stored}, {history_columns.STORED_HEADERS}" if self.all_headers else stored
+        stored = c.STORED
+        return f"{stored}, {c.STORED_HEADERS}" if self.all_headers else stored
 
     def stored(self, records: DataFrame) -> DataFrame:
         """Build the columns to store, of records as Kafka's source gives them."""
@@ -110,48 +97,48 @@ class Derivation:
         id_text = record_keys.decoded(f.col("key"), self.key_type)
         rebuilt = record_keys.encoded(f.lit(""), self.key_type) is not None
         tombstone = f.col("value").isNull()
-        with_id = parsed.withColumn(ID, id_text)
+        with_id = parsed.withColumn(c.ID, id_text)
         return with_id.select(
-            f.col(ID),
-            f.xxhash64(f.col(ID)).alias(ID_HASH),
-            (f.when(f.col(ID).isNull(), f.col("key")) if rebuilt else f.col("key")).alias(KEY),
-            f.col("partition").alias(PARTITION),
-            f.col("offset").alias(OFFSET),
-            history_columns.holdable(f.col("timestamp")).alias(TIMESTAMP),
-            located.get(VERSION, nothing).alias(VERSION),
-            f.coalesce(located.get(EVENT_ID, nothing), f.col(formats.POSITION)).alias(EVENT_ID),
-            located.get(TYPE, nothing).alias(TYPE),
-            located.get(CORRELATION_ID, nothing).alias(CORRELATION_ID),
-            tombstone.alias(TOMBSTONE),
-            (tombstone | f.col(formats.DELETED)).alias(DELETES),
-            f.when(f.col(_READABLE), f.col(formats.TEXT)).alias(VALUE),
-            f.when(~f.col(_READABLE), f.col("value")).alias(RAW),
-            *([f.col("headers").alias(HEADERS)] if self.all_headers else []),
+            f.col(c.ID),
+            f.xxhash64(f.col(c.ID)).alias(c.ID_HASH),
+            (f.when(f.col(c.ID).isNull(), f.col("key")) if rebuilt else f.col("key")).alias(c.KEY),
+            f.col("partition").alias(c.PARTITION),
+            f.col("offset").alias(c.OFFSET),
+            c.holdable(f.col("timestamp")).alias(c.TIMESTAMP),
+            located.get(c.VERSION, nothing).alias(c.VERSION),
+            f.coalesce(located.get(c.EVENT_ID, nothing), f.col(formats.POSITION)).alias(c.EVENT_ID),
+            located.get(c.TYPE, nothing).alias(c.TYPE),
+            located.get(c.CORRELATION_ID, nothing).alias(c.CORRELATION_ID),
+            tombstone.alias(c.TOMBSTONE),
+            (tombstone | f.col(formats.DELETED)).alias(c.DELETES),
+            f.when(f.col(_READABLE), f.col(formats.TEXT)).alias(c.VALUE),
+            f.when(~f.col(_READABLE), f.col("value")).alias(c.RAW),
+            *([f.col("headers").alias(c.HEADERS)] if self.all_headers else []),
         )
 
     def shown(self, stored: DataFrame, topic: str) -> DataFrame:
         """Build the columns that a history shows, of those that are stored."""
         from pyspark.sql import functions as f
 
-        encoded = record_keys.encoded(f.col(ID), self.key_type)
-        key = f.col(KEY) if encoded is None else f.coalesce(f.col(KEY), encoded)
+        encoded = record_keys.encoded(f.col(c.ID), self.key_type)
+        key = f.col(c.KEY) if encoded is None else f.coalesce(f.col(c.KEY), encoded)
         return stored.select(
-            ID,
-            key.alias(KEY),
-            f.col(ID).isNotNull().alias(KEY_READABLE),
-            PARTITION,
-            OFFSET,
-            TIMESTAMP,
-            VERSION,
-            f.coalesce(f.col(EVENT_ID), _origin(topic)).alias(EVENT_ID),
-            TYPE,
-            CORRELATION_ID,
-            TOMBSTONE,
-            DELETES,
-            VALUE,
-            RAW,
-            f.col(RAW).isNull().alias(READABLE),
-            *([HEADERS] if self.all_headers else []),
+            c.ID,
+            key.alias(c.KEY),
+            f.col(c.ID).isNotNull().alias(c.KEY_READABLE),
+            c.PARTITION,
+            c.OFFSET,
+            c.TIMESTAMP,
+            c.VERSION,
+            f.coalesce(f.col(c.EVENT_ID), _origin(topic)).alias(c.EVENT_ID),
+            c.TYPE,
+            c.CORRELATION_ID,
+            c.TOMBSTONE,
+            c.DELETES,
+            c.VALUE,
+            c.RAW,
+            f.col(c.RAW).isNull().alias(c.READABLE),
+            *([c.HEADERS] if self.all_headers else []),
         )
 
 
@@ -159,13 +146,13 @@ def is_origin(topic: str) -> Column:
     """Whether a record of a history is named by where it stands, as nothing else names it."""
     from pyspark.sql import functions as f
 
-    return f.col(EVENT_ID) == _origin(topic)
+    return f.col(c.EVENT_ID) == _origin(topic)
 
 
 def _origin(topic: str) -> Column:
     from pyspark.sql import functions as f
 
-    return f.concat(f.lit(f"{topic}-"), f.col(PARTITION), f.lit("@"), f.col(OFFSET))
+    return f.concat(f.lit(f"{topic}-"), f.col(c.PARTITION), f.lit("@"), f.col(c.OFFSET))
 
 
 def _header(name: str) -> Column:

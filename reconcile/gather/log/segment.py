@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconcile.errors import UnreachableError
 from reconcile.gather.log import gapped
-from reconcile.gather.log.history_columns import (
-    CORRELATION_ID,
-    EVENT_ID,
-    ID,
-    ID_HASH,
-    KEY,
-    OFFSET,
-    PARTITION,
-    RAW,
-    TIMESTAMP,
-    VALUE,
-    is_beyond,
-)
+from reconcile.gather.log import history_columns as c
 from reconcile.gather.log.index import Held, Index, Range, Segment
 from reconcile.gather.log.records import Derivation
 from reconcile.gather.log.store import Home
@@ -43,7 +31,7 @@ _RECIPE = {
     "kafka.fetch.max.wait.ms": "10",
 }
 # Nearly every value of these is another one: a dictionary would be built, and then thrown away.
-_DISTINCT = (ID, ID_HASH, KEY, OFFSET, EVENT_ID, CORRELATION_ID, VALUE, RAW)
+_DISTINCT = (c.ID, c.ID_HASH, c.KEY, c.OFFSET, c.EVENT_ID, c.CORRELATION_ID, c.VALUE, c.RAW)
 _WRITING = {
     "compression": "zstd",
     "parquet.compression.codec.zstd.level": "1",  # measured: the files are no larger than those of the default, 3
@@ -115,7 +103,7 @@ def write_segment(
     name = home.new_segment(index)
     try:
         records = source.records(spark, ranges, headers=derivation.needs_headers)
-        stored = derivation.stored(records).sortWithinPartitions(ID_HASH, PARTITION, OFFSET)
+        stored = derivation.stored(records).sortWithinPartitions(c.ID_HASH, c.PARTITION, c.OFFSET)
         stored.write.options(**_WRITING).parquet(home.uri(name))
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
     except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
@@ -127,20 +115,20 @@ def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Ho
     """Look at what was written: by narrow columns alone, so that it costs little."""
     from pyspark.sql import functions as f
 
-    place = f.xxhash64(OFFSET, TIMESTAMP, ID_HASH)
-    no_id = f.col(ID).isNull()
+    place = f.xxhash64(c.OFFSET, c.TIMESTAMP, c.ID_HASH)
+    no_id = f.col(c.ID).isNull()
     found = {
-        int(row[PARTITION]): row
-        for row in stored.groupBy(PARTITION)
+        int(row[c.PARTITION]): row
+        for row in stored.groupBy(c.PARTITION)
         .agg(
             f.count(f.lit(1)).alias("rows"),
-            f.min(OFFSET).alias("first"),
-            f.max(OFFSET).alias("last"),
-            f.unix_micros(f.max(TIMESTAMP)).alias("latest"),
-            f.count_if(no_id & f.col(KEY).isNull()).alias("null_keys"),
-            f.count_if(no_id & f.col(KEY).isNotNull()).alias("unreadable_keys"),
-            f.count_if(f.col(RAW).isNotNull()).alias("unreadable_values"),
-            f.count_if(is_beyond(f.col(TIMESTAMP))).alias("odd_times"),
+            f.min(c.OFFSET).alias("first"),
+            f.max(c.OFFSET).alias("last"),
+            f.unix_micros(f.max(c.TIMESTAMP)).alias("latest"),
+            f.count_if(no_id & f.col(c.KEY).isNull()).alias("null_keys"),
+            f.count_if(no_id & f.col(c.KEY).isNotNull()).alias("unreadable_keys"),
+            f.count_if(f.col(c.RAW).isNotNull()).alias("unreadable_values"),
+            f.count_if(c.is_beyond(f.col(c.TIMESTAMP))).alias("odd_times"),
             f.sum(f.shiftright(place, 32)).alias("high"),
             f.sum(f.shiftright(f.shiftleft(place, 32), 32)).alias("low"),
         )
