@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,14 @@ class Document:
 
 def load(file: Path) -> Document:
     """Read a file whose top is a mapping; raise InvalidFileError with every problem."""
-    problems: list[Problem] = []
-    document = _document(file, problems)
-    if problems or document is None:
-        raise InvalidFileError(file, sorted(problems, key=lambda problem: problem.line or 0))
-    return document
+    root, reader = _root(file), _Reader()
+    value = reader.value(root, ())
+    if not isinstance(value, dict):
+        found = "a list" if isinstance(value, list) else "a single value"
+        reader.problems.append(Problem("", f"must hold keys and values (`key: value`), found {found}", root.line))
+    if reader.problems:
+        raise InvalidFileError(file, sorted(reader.problems, key=lambda problem: problem.line or 0))
+    return Document(value, reader.lines, reader.written)
 
 
 def path_text(path: KeyPath) -> str:
@@ -85,58 +89,47 @@ def quoted(text: str, longest: int = 60) -> str:
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
-def _document(file: Path, problems: list[Problem]) -> Document | None:
-    text = _text(file, problems)
-    if text is None or problems:
-        return None
+def _root(file: Path) -> Node:
     try:
-        root = compose(text)
+        root = compose(_text(file))
     except UnfitTreeError as error:
-        problems.append(Problem("", str(error), error.line))
-        return None
+        raise _unfit(file, str(error), error.line) from None
     except yaml.MarkedYAMLError as error:
-        problems.append(_syntax_problem(error))
-        return None
+        raise InvalidFileError(file, [_syntax_problem(error)]) from None
     except (yaml.YAMLError, ValueError):
-        problems.append(Problem("", "is not valid YAML"))
-        return None
+        raise _unfit(file, "is not valid YAML") from None
     if root is None:
-        problems.append(Problem("", "is empty"))
-        return None
-    reader = _Reader(problems)
-    value = reader.value(root, ())
-    if not isinstance(value, dict):
-        found = "a list" if isinstance(value, list) else "a single value"
-        problems.append(Problem("", f"must hold keys and values (`key: value`), found {found}", root.line))
-        return None
-    return Document(value, reader.lines, reader.written)
+        raise _unfit(file, "is empty")
+    return root
 
 
-def _text(file: Path, problems: list[Problem]) -> str | None:
+def _text(file: Path) -> str:
     try:
         if not file.is_file():
-            problems.append(Problem("", "is not a file" if file.exists() else "there is no such file"))
-            return None
+            raise _unfit(file, "is not a file" if file.exists() else "there is no such file")
         with file.open("rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
-        problems.append(Problem("", f"cannot be read: {getattr(error, 'strerror', None) or error}"))
-        return None
+        raise _unfit(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST_FILE:
-        problems.append(Problem("", f"is larger than {LARGEST_FILE // 1024} KiB"))
-        return None
+        raise _unfit(file, f"is larger than {LARGEST_FILE // 1024} KiB")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        problems.append(Problem("", f"is not UTF-8: byte 0x{data[error.start]:02x}", line))
-        return None
-    for match in _UNPRINTABLE.finditer(text):
-        if len(problems) == MOST_PROBLEMS:
-            break
-        line = text.count("\n", 0, match.start()) + 1
-        problems.append(Problem("", f"{_control(match)} may not stand in the file", line))
+        raise _unfit(file, f"is not UTF-8: byte 0x{data[error.start]:02x}", line) from None
+    problems = [
+        Problem("", f"{_control(match)} may not stand in the file", text.count("\n", 0, match.start()) + 1)
+        for match in islice(_UNPRINTABLE.finditer(text), MOST_PROBLEMS)
+    ]
+    if problems:
+        raise InvalidFileError(file, problems)
     return text
+
+
+def _unfit(file: Path, message: str, line: int | None = None) -> InvalidFileError:
+    """Build the error for a file of which nothing can be read."""
+    return InvalidFileError(file, [Problem("", message, line)])
 
 
 def _control(match: re.Match[str]) -> str:
@@ -156,8 +149,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
 class _Reader:
     """Turns a tree into plain values, and collects what is wrong on the way."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
         self.lines: dict[KeyPath, int] = {}
         self.written: dict[KeyPath, str] = {}
 
