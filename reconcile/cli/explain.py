@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from reconcile.errors import RefusedError
 from reconcile.pipeline.job import run_of
 from reconcile.report.model import Moment, ShownRow, Story
 from reconcile.settings.settings import load_settings
+from reconcile.workspace import handoff
 
 if TYPE_CHECKING:
     from reconcile.pipeline.shown_findings import Showing
@@ -136,7 +136,4 @@ def _time(at: datetime | None) -> str:
 
 
 def _data(run_id: str, story: Story, finding: Finding | None) -> dict[str, Any]:
-    data = {**asdict(story), "finding": None if finding is None else to_data(finding, run_id)}
-    for moment in data["moments"]:
-        moment["at"] = moment["at"] and moment["at"].isoformat()
-    return data
+    return {**handoff.to_data(story), "finding": None if finding is None else to_data(finding, run_id)}

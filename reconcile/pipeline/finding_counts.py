@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from reconcile.domain.finding import Difference, Finding, Hop, Status
@@ -68,8 +69,8 @@ class FindingCounts:
 
         Drift comes before what may become it, then what has lasted longest.
         """
-        chosen = {rank: each for lowest in self._of_each_cause.values() for rank, each in lowest.ordered()}
-        for rank, each in self._most_affected.ordered():
+        chosen = {rank: each for lowest in self._of_each_cause.values() for rank, each in lowest.ordered}
+        for rank, each in self._most_affected.ordered:
             if len(chosen) >= self._limit:
                 break
             chosen.setdefault(rank, each)
@@ -109,7 +110,8 @@ class FindingCounts:
     def _count(self, finding: Finding) -> None:
         link, since = finding.link, finding.since
         self._flows[finding.hop, finding.cause] += 1
-        self._ages[UNKNOWN_AGE if since is None else _age_class((self._at - since).total_seconds())] += 1
+        age = None if since is None else bisect_right(_AGE_LIMITS, (self._at - since).total_seconds())
+        self._ages[UNKNOWN_AGE if age is None else _AGES[age][0]] += 1
         for field in finding.fields:
             self._fields[link, field.name] += 1
         partition = finding.partition_in(self._topic)
@@ -126,19 +128,12 @@ class _Lowest:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: list[tuple[_Rank, Finding]] = []
-        self._highest: _Rank | None = None
+        self.ordered: list[tuple[_Rank, Finding]] = []
 
     def add(self, rank: _Rank, finding: Finding) -> None:
-        if self._highest is not None and rank >= self._highest:
-            return
-        self._entries.append((rank, finding))
-        if len(self._entries) >= 2 * self._limit:
-            self._entries = self.ordered()
-            self._highest = self._entries[-1][0]
-
-    def ordered(self) -> list[tuple[_Rank, Finding]]:
-        return sorted(self._entries, key=lambda each: each[0])[: self._limit]
+        if len(self.ordered) < self._limit or rank < self.ordered[-1][0]:
+            insort(self.ordered, (rank, finding), key=itemgetter(0))
+            del self.ordered[self._limit :]
 
 
 def _rank(finding: Finding, number: int) -> _Rank:
@@ -147,10 +142,6 @@ def _rank(finding: Finding, number: int) -> _Rank:
     since = _NEVER if finding.since is None else finding.since.timestamp()  # instants themselves compare slowly
     fields, id_text = len(finding.fields), finding.aggregate_id or ""
     return _STATUS[finding.status], latent, since, -fields, finding.link, id_text, number
-
-
-def _age_class(seconds: float) -> str:
-    return _AGES[bisect_right(_AGE_LIMITS, seconds)][0]
 
 
 def _ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:

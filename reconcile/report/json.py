@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from reconcile.domain import finding
+from reconcile.domain.finding import SCHEMA_VERSION
 from reconcile.report.model import Report
+from reconcile.workspace import handoff
 
 
 def report_data(report: Report) -> dict[str, Any]:
     """Build the object; its findings are those of JSON lines."""
-    return {"schema_version": finding.SCHEMA_VERSION, **_plain(report, report.run_id)}
-
-
-def _plain(value: Any, run_id: str) -> Any:
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, tuple):
-        return [_plain(each, run_id) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, finding.Finding):
-        return finding.to_data(value, run_id)
-    named = value if isinstance(value, Mapping) else vars(value)
-    return {name: _plain(each, run_id) for name, each in named.items()}
+    data = handoff.to_data(report)
+    for each in data["shown"]:
+        each["finding"] = {"schema_version": SCHEMA_VERSION, "run_id": report.run_id, **each["finding"]}
+    return {"schema_version": SCHEMA_VERSION, **data}

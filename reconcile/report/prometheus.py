@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from reconcile.report.model import Level, LinkResult, Report, Selection
@@ -36,11 +37,11 @@ def prometheus(report: Report) -> str:
     gauge("readable", "Whether the link could be read.", [(of(each), int(each in read)) for each in report.links])
     causes = [({**of(link), "cause": each.name}, each.number) for link in read for each in link.by_cause]
     gauge("findings", "Findings by cause.", causes)
-    gauge(
-        "hop_findings",
-        "Findings of all links by the hop at which they broke.",
-        [({**contract, "hop": each or "unknown"}, _at(report, each)) for each in dict.fromkeys(_hops(report))],
-    )
+    hops: Counter[str] = Counter()
+    for flow in report.flows:
+        hops[flow.hop or "unknown"] += flow.number
+    broken = [({**contract, "hop": hop}, number) for hop, number in hops.items()]
+    gauge("hop_findings", "Findings of all links by the hop at which they broke.", broken)
     oldest = [(of(each), each.oldest.timestamp()) for each in read if each.oldest is not None]
     gauge("oldest_drift_timestamp_seconds", "Since when the oldest drift stands.", oldest)
     states = {each.link: each.states for each in (report.repair.links if report.repair is not None else ())}
@@ -70,14 +71,6 @@ def _part(selection: Selection | None) -> dict[str, str]:
     if selection is None:
         return {}
     return {"part": "consumers" if selection.ids is None else "ids"}
-
-
-def _hops(report: Report) -> list[str | None]:
-    return [each.hop for each in report.flows]
-
-
-def _at(report: Report, hop: str | None) -> int:
-    return sum(each.number for each in report.flows if each.hop == hop)
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:
