@@ -17,7 +17,7 @@ import click
 from reconcile.cli import options
 from reconcile.cli.output import print_json
 from reconcile.contract.model import Contract, load_contract
-from reconcile.settings.settings import Settings, load_settings
+from reconcile.settings.settings import Settings
 
 if TYPE_CHECKING:
     from reconcile.audit.topology import Check, Facts
@@ -33,19 +33,17 @@ _COLOURS = {"fault": "bold red", "warning": "yellow", "ok": "green"}
 
 @click.command()
 @options.contract_file
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
 @click.pass_context
-def doctor(context: click.Context, contract: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
+def doctor(context: click.Context, contract: Path, read_settings: options.ReadSettings, as_json: bool) -> None:
     """Check CONTRACT, its topics and its groups against the live stores and cluster.
 
     It only reads, and keeps the log's history in the workspace for later runs. Exits 0 if all is well or there are
     only warnings, 1 if something loses events or breaks their order, 2 if something could not be read.
     """
     agreed = load_contract(contract)
-    settings = load_settings(config, workspace)
-    facts = _facts(agreed, contract, settings)
+    facts = _facts(agreed, contract, read_settings())
     from reconcile.audit.topology import checked, exit_code
 
     checks = checked(facts)

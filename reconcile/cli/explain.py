@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,6 @@ from reconcile.domain.finding import Finding, to_data
 from reconcile.errors import RefusedError
 from reconcile.pipeline.job import run_of
 from reconcile.report.model import Moment, ShownRow, Story
-from reconcile.settings.settings import load_settings
 from reconcile.workspace import handoff
 
 if TYPE_CHECKING:
@@ -29,22 +27,16 @@ if TYPE_CHECKING:
 @click.argument("run_id")
 @click.argument("aggregate_id", metavar="ID")
 @options.consumers
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
 def explain(
-    run_id: str,
-    aggregate_id: str,
-    consumers: tuple[str, ...],
-    config: Path | None,
-    workspace: str | None,
-    as_json: bool,
+    run_id: str, aggregate_id: str, consumers: tuple[str, ...], read_settings: options.ReadSettings, as_json: bool
 ) -> None:
     """Show the history of the aggregate ID in the run RUN_ID: its events, and what became of each."""
     from reconcile.pipeline.runs import contract_of
     from reconcile.pipeline.shown_findings import Showing
 
-    settings = load_settings(config, workspace)
+    settings = read_settings()
     with run_of(run_id, settings) as (place, run):
         showing = Showing.of(run, settings, contract_of(run), place.spark)
         found = explained(showing, aggregate_id, consumers)

@@ -13,7 +13,6 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json
 from reconcile.cli.outputs import FenceConsumer, FenceOutput
 from reconcile.contract.model import load_contract
-from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,8 +28,7 @@ _WIDE = 140
 @options.contract_file
 @options.consumers
 @click.option("--settle", is_flag=True, help="Wait for the groups, up to the contract's timeout.")
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
 @click.pass_context
 def fence(
@@ -38,8 +36,7 @@ def fence(
     contract: Path,
     consumers: tuple[str, ...],
     settle: bool,
-    config: Path | None,
-    workspace: str | None,
+    read_settings: options.ReadSettings,
     as_json: bool,
 ) -> None:
     """Show the current positions of the source, the log and the groups of CONTRACT. It only reads.
@@ -47,7 +44,7 @@ def fence(
     Exits 1 if a transaction hangs in the topic, else 2 if something could not be read.
     """
     agreed = load_contract(contract)
-    settings = load_settings(config, workspace)
+    settings = read_settings()
     from reconcile.gather.fence.opening import open_fence
     from reconcile.kafka.transactions import how_to_end
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 
 import click
 
@@ -24,7 +23,6 @@ from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import run_of, workspace_of
 from reconcile.pipeline.runs import newest
 from reconcile.report.csv import csv_of
-from reconcile.settings.settings import load_settings
 
 
 @click.command()
@@ -44,8 +42,7 @@ from reconcile.settings.settings import load_settings
     help="Default: a table on a terminal, JSON lines when piped.",
 )
 @click.option("--limit", type=click.IntRange(1), help="The most to show.")
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
 def findings(
     run_id: str,
@@ -53,14 +50,13 @@ def findings(
     consumers: tuple[str, ...],
     form: str | None,
     limit: int | None,
-    config: Path | None,
-    workspace: str | None,
+    read_settings: options.ReadSettings,
     as_json: bool,
 ) -> None:
     """List what the run RUN_ID found."""
     from reconcile.pipeline import tables
 
-    with run_of(run_id, load_settings(config, workspace)) as (place, run):
+    with run_of(run_id, read_settings()) as (place, run):
         links = [_link(run.read(Summary), name) for name in consumers]
         lines = islice(tables.finding_lines(run, causes, links, spark=place.spark), limit)
         if as_json:
@@ -74,12 +70,11 @@ def findings(
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The most to show.")
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
-def runs(limit: int, config: Path | None, workspace: str | None, as_json: bool) -> None:
+def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None:
     """List past runs, the newest first."""
-    with workspace_of(load_settings(config, workspace)) as place:
+    with workspace_of(read_settings()) as place:
         lines, _ = newest(place, limit)
     if as_json:
         print_json(RunsOutput(runs=tuple(replace(each, began=_second(each.began)) for each in lines)))

@@ -13,7 +13,6 @@ from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline.job import workspace_of
 from reconcile.report.model import Trend
-from reconcile.settings.settings import load_settings
 
 _NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
 
@@ -24,15 +23,12 @@ _NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="The most runs to show, newest first."
 )
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write an HTML file.")
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
-def history(
-    contract: Path, limit: int, html: Path | None, config: Path | None, workspace: str | None, as_json: bool
-) -> None:
+def history(contract: Path, limit: int, html: Path | None, read_settings: options.ReadSettings, as_json: bool) -> None:
     """Show how many aggregates of each copy of CONTRACT had drifted in each run."""
     agreed = load_contract(contract)
-    settings = load_settings(config, workspace)
+    settings = read_settings()
     from reconcile.pipeline.trend import trends
     from reconcile.report.html import history_html
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconcile.settings.settings import DEFAULT_FILE, FILE_VARIABLE
+from reconcile.settings.settings import DEFAULT_FILE, FILE_VARIABLE, Settings, load_settings
+
+ReadSettings = Callable[[], Settings]
 
 
 def config(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,6 +27,36 @@ def config(command: Callable[..., Any]) -> Callable[..., Any]:
 def workspace(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --workspace."""
     return click.option("--workspace", help="Where runs are kept: a folder or a URI. Overrides --config.")(command)
+
+
+def settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --config and --workspace; the command gets `read_settings`, which reads the settings that they name."""
+
+    @config
+    @workspace
+    @wraps(command)
+    def with_settings(*given: Any, config: Path | None, workspace: str | None, **more: Any) -> Any:
+        return command(*given, read_settings=partial(load_settings, config, workspace), **more)
+
+    return with_settings
+
+
+def job(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a run that was begun; the command gets `opening`, with which its job is opened."""
+
+    @run_id
+    @click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
+    @config
+    @workspace
+    @wraps(command)
+    def with_job(
+        *given: Any, run_id: str, contract: Path | None, config: Path | None, workspace: str | None, **more: Any
+    ) -> Any:
+        from reconcile.pipeline.job import job_of
+
+        return command(*given, opening=job_of(run_id, contract, config, workspace), **more)
+
+    return with_job
 
 
 def as_json(command: Callable[..., Any]) -> Callable[..., Any]:

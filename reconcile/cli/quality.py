@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import AbstractContextManager
 
 import click
 
@@ -12,35 +12,25 @@ from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.job import job_of
+from reconcile.pipeline.job import Job
 
 FAILED = 1
 
 
 @click.command()
-@options.run_id
-@click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
-@options.config
-@options.workspace
+@options.job
 @options.as_json
 @click.pass_context
-def quality(
-    context: click.Context,
-    run_id: str,
-    contract: Path | None,
-    config: Path | None,
-    workspace: str | None,
-    as_json: bool,
-) -> None:
+def quality(context: click.Context, opening: AbstractContextManager[Job], as_json: bool) -> None:
     """Check what a run has read and found against expectation suites: the built-in ones and the contract's own.
 
     Exits 1 if a critical expectation fails or cannot be evaluated. Updates the run's report.
     """
-    with job_of(run_id, contract, config, workspace) as job:
+    with opening as job:
         found = pipeline.quality(job)
         report = write_report(job)
     if as_json:
-        print_json(QualityOutput(run_id=run_id, **dict(found)))
+        print_json(QualityOutput(run_id=job.run.id, **dict(found)))
     else:
         shown = table("suite", "link", "expectation", "columns", "result", "unexpected", wrap=("expectation",))
         for each in found.results:

@@ -15,7 +15,6 @@ from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, run_of
 from reconcile.report.model import Level, Report
-from reconcile.settings.settings import load_settings
 
 _MOST_AFFECTED = 10
 
@@ -31,8 +30,7 @@ _MOST_AFFECTED = 10
     help="Print only this format, and write nothing into the run.",
 )
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write. Default: stdout.")
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
 def report(
     run_argument: str | None,
@@ -40,8 +38,7 @@ def report(
     contract: Path | None,
     form: str | None,
     output: Path | None,
-    config: Path | None,
-    workspace: str | None,
+    read_settings: options.ReadSettings,
     as_json: bool,
 ) -> None:
     """Show the run RUN_ID, and write its report as HTML, CSV, JSON and Prometheus text into its folder."""
@@ -50,7 +47,7 @@ def report(
         raise click.UsageError("name one run: RUN_ID, or --run RUN_ID")
     if output is not None and form is None:
         raise click.UsageError("--output needs --format")
-    settings = load_settings(config, workspace)
+    settings = read_settings()
     from reconcile.pipeline import report as stage
     from reconcile.pipeline.result import report_of
     from reconcile.pipeline.runs import contract_of

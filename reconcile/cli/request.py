@@ -15,7 +15,6 @@ from reconcile.cli.outputs import RequestOutput
 from reconcile.contract.model import load_contract
 from reconcile.errors import UnreachableError
 from reconcile.pipeline.job import ids_of
-from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 @click.option("--apply", is_flag=True, help="Also emit corrections once they are approved.")
 @click.option("--request-id", help="The same id asks only once. Default: a new id.")
 @click.option("--again", is_flag=True, help="Request --request-id again, because its DAG run is gone.")
-@options.config
-@options.workspace
+@options.settings
 @options.as_json
 @click.pass_context
 def request(
@@ -45,8 +43,7 @@ def request(
     apply: bool,
     request_id: str | None,
     again: bool,
-    config: Path | None,
-    workspace: str | None,
+    read_settings: options.ReadSettings,
     as_json: bool,
 ) -> None:
     """Ask Airflow to run CONTRACT. The control store keeps the request, and a record on a topic wakes Airflow."""
@@ -57,7 +54,7 @@ def request(
     if again and (request_id is None or ids or ids_file or apply or given):
         raise click.UsageError("--again takes --request-id alone: it asks for what was asked then")
     cluster = load_contract(contract).topic.cluster
-    settings = load_settings(config, workspace)
+    settings = read_settings()
     with open_control(settings) as control:
         if again and request_id is not None:
             wanted = given_back(control, request_id, contract.stem)

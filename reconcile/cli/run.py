@@ -178,22 +178,12 @@ def gather(
 
 
 @click.command()
-@options.run_id
-@click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
-@options.config
-@options.workspace
+@options.job
 @options.as_json
 @click.pass_context
-def audit(
-    context: click.Context,
-    run_id: str,
-    contract: Path | None,
-    config: Path | None,
-    workspace: str | None,
-    as_json: bool,
-) -> None:
+def audit(context: click.Context, opening: AbstractContextManager[Job], as_json: bool) -> None:
     """Compare what a run has gathered, confirm the differences, and say why. Exits as `reconcile run` does."""
-    with job_of(run_id, contract, config, workspace) as job:
+    with opening as job:
         summary = pipeline.audit(job)
     code = repair.REFUSED if repair.say_not_recorded(summary) else summary.exit_code
     if as_json:

@@ -13,7 +13,6 @@ from reconcile.cli.output import say
 from reconcile.errors import RefusedError
 from reconcile.pipeline.job import workspace_of
 from reconcile.settings.references import FORMS, reference
-from reconcile.settings.settings import load_settings
 
 _LOOPBACK = "127.0.0.1"
 
@@ -22,11 +21,10 @@ _LOOPBACK = "127.0.0.1"
 @click.option("--host", default=_LOOPBACK, show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True)
 @click.option("--token", help=f"Where the visitors' token is kept: {FORMS}. Required beyond loopback.")
-@options.config
-@options.workspace
-def web(host: str, port: int, token: str | None, config: Path | None, workspace: str | None) -> None:
+@options.settings
+def web(host: str, port: int, token: str | None, read_settings: options.ReadSettings) -> None:
     """Show runs, findings, stories, history and plans in a browser, until interrupted."""
-    settings = load_settings(config, workspace)
+    settings = read_settings()
     secret = _token(token)
     if not is_loopback(host) and secret is None:
         raise RefusedError(f"{host} can be reached by others: say with --token what they have to know ({FORMS})")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,7 @@ def audited(cut_off: Job, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
     def job_of(*_: object) -> Iterator[Job]:
         yield cut_off
 
-    monkeypatch.setattr(import_module("reconcile.cli.run"), "job_of", job_of)
+    monkeypatch.setattr("reconcile.pipeline.job.job_of", job_of)
     return lambda *words: CliRunner().invoke(cli, ["audit", "--run", "r1", *words])
 
 

@@ -326,7 +326,7 @@ def test_quality_writes_the_report_anew(tmp_path: Path, monkeypatch: pytest.Monk
     def job_of_run(*_: Any) -> Iterator[Job]:
         yield job
 
-    monkeypatch.setattr(import_module("reconcile.cli.quality"), "job_of", job_of_run)
+    monkeypatch.setattr("reconcile.pipeline.job.job_of", job_of_run)
     monkeypatch.setattr(pipeline, "quality", lambda job: checked(job.run, expected()))
     done = CliRunner().invoke(cli, ["quality", "--run", "r1"])
     assert (1, f"the report is in {run.folder}/report.html\n") == (done.exit_code, done.stderr)
