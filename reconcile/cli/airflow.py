@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconcile.cli.lab import DEFAULT_FOLDER
+from reconcile.cli.lab import folder
 from reconcile.cli.output import say
 
 if TYPE_CHECKING:
     from reconcile.lab.airflow.standalone import Standalone
+    from reconcile.lab.folder import Lab
 
 _PORT = 18080
 _HOME = Path(".airflow")
@@ -32,28 +33,19 @@ def airflow() -> None:
 
 @airflow.command()
 @_home
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(DEFAULT_FOLDER),
-    show_default=True,
-    envvar="RECONCILE_LAB",
-    help="The folder of the lab.",
-)
+@folder
 @click.option("--port", type=click.IntRange(1, 65533), default=_PORT, show_default=True, help="First of three.")
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
-def up(home: Path, folder: Path, port: int, master: str) -> None:
+def up(home: Path, lab: Lab, port: int, master: str) -> None:
     """Start the lab if it is not running, start a standalone Airflow, and start a nightly run.
 
     The run waits for an approval: Airflow's UI asks for it.
     """
     from reconcile.airflow.installation import wiring
     from reconcile.lab.airflow import world as lab_airflow
-    from reconcile.lab.folder import Lab
 
     made = _standalone(home, port)
-    night = lab_airflow.up(Lab(folder), made, wiring, master)
+    night = lab_airflow.up(lab, made, wiring, master)
     say(f"the run {night} of nightly has begun; `reconcile airflow down` ends Airflow")
     say(f"user admin, password in {home / 'passwords.json'}")
     click.echo(f"{made.url}/dags/nightly")

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
 from reconcile.cli.outputs import FenceConsumer, FenceOutput
+from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from reconcile.gather.fence.fence import Fence
 
 FAULT = 1
 COULD_NOT_TELL = 2
-_WIDE = 140
 
 
 @click.command()
@@ -75,9 +72,7 @@ def _output(found: Fence, contract: Path) -> FenceOutput:
 
 
 def _show(found: Fence) -> None:
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
+    out = console()
     source, topic = found.source, found.topic
     parts = [source.store]
     if source.snapshot:
@@ -85,62 +80,52 @@ def _show(found: Fence) -> None:
     if source.outbox_pending is not None:
         parts.append(f"{source.outbox_pending:,} outbox rows not yet published")
     begin, end = (sum(getattr(each, name) for each in topic.partitions) for name in ("begin", "end"))
-    console.print(f"source  {', '.join(parts)}", markup=False)
+    out.print(f"source  {', '.join(parts)}")
     for limit in source.limits:
-        console.print(f"        note: {limit}", markup=False)
-    console.print(
+        out.print(f"        note: {limit}")
+    out.print(
         f"topic   {topic.name} on {topic.cluster}: {len(topic.partitions)} partitions,"
-        f" begin {begin:,}, end {end:,} (sums of offsets)",
-        markup=False,
+        f" begin {begin:,}, end {end:,} (sums of offsets)"
     )
-    console.print()
-    _show_consumers(console, found)
-    _show_partitions(console, found)
-    _show_transactions(console, found)
+    out.print()
+    _show_consumers(found)
+    _show_partitions(found)
+    _show_transactions(found)
 
 
-def _show_consumers(console: Console, found: Fence) -> None:
-    table = _table("consumer", "group", "state", "members", "lag", "settled")
+def _show_consumers(found: Fence) -> None:
+    shown = table("consumer", "group", "state", "members", "lag", "settled", right=("members", "lag"))
     for each in found.consumers:
         states, members = ", ".join(each.states), str(len(each.group.members))
-        table.add_row(each.name, each.group.name, states, members, f"{each.lag:,}", "yes" if each.settled else "no")
+        shown.add_row(each.name, each.group.name, states, members, f"{each.lag:,}", "yes" if each.settled else "no")
     for missing in found.unread:
-        table.add_row(missing.name, "-", "could not be read", "-", "-", "-")
-    console.print(table)
+        shown.add_row(missing.name, "-", "could not be read", "-", "-", "-")
+    console().print(shown)
 
 
-def _show_partitions(console: Console, found: Fence) -> None:
-    table = _table("consumer", "partition", "state", "begin", "committed", "end", "lag")
+def _show_partitions(found: Fence) -> None:
+    numbers = ("begin", "committed", "end", "lag")
+    shown = table("consumer", "partition", "state", *numbers, right=("partition", *numbers))
     ends = {each.partition: each for each in found.topic.partitions}
     for consumer in found.consumers:
         for place in consumer.places:
             if place.state != "caught_up":
                 at = ends[place.partition]
                 committed = "-" if place.committed_before is None else f"{place.committed_before:,}"
-                numbers = (f"{at.begin:,}", committed, f"{at.end:,}", f"{place.lag:,}")
-                table.add_row(consumer.name, str(place.partition), place.state.value, *numbers)
-    if table.row_count:
-        console.print()
-        console.print(table)
+                figures = (f"{at.begin:,}", committed, f"{at.end:,}", f"{place.lag:,}")
+                shown.add_row(consumer.name, str(place.partition), place.state.value, *figures)
+    if shown.row_count:
+        console().print()
+        console().print(shown)
 
 
-def _show_transactions(console: Console, found: Fence) -> None:
-    table = _table("partition", "transaction", "offset", "first record", "undecided")
+def _show_transactions(found: Fence) -> None:
+    numbers = ("partition", "offset", "undecided")
+    shown = table("partition", "transaction", "offset", "first record", "undecided", right=numbers)
     for each in found.topic.open:
         since = "-" if each.since is None else f"{each.since:%Y-%m-%d %H:%M:%S} UTC"
         state = "hangs" if each.hanging else "open"
-        table.add_row(str(each.partition), state, f"{each.begin:,}", since, f"{each.end - each.begin:,}")
-    if table.row_count:
-        console.print()
-        console.print(table)
-
-
-def _table(*columns: str) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        right = name in ("members", "lag", "partition", "begin", "committed", "end", "offset", "undecided")
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
-    return table
+        shown.add_row(str(each.partition), state, f"{each.begin:,}", since, f"{each.end - each.begin:,}")
+    if shown.row_count:
+        console().print()
+        console().print(shown)

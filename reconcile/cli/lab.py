@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from reconcile.cli import options
 from reconcile.cli.output import print_json, say
 from reconcile.lab.folder import Lab, Ports
-
-if TYPE_CHECKING:
-    from reconcile.cli.outputs import LabOutput
 
 DEFAULT_FOLDER = ".lab"
 NOT_UP = 2
@@ -26,7 +24,8 @@ _TRUTH_COLUMNS = {"fault": 0, "link": 0, "difference": 0, "cause": 0, "hop": 100
 _PORT = click.IntRange(1, 65535)
 
 
-def _folder(command: Callable[..., Any]) -> Callable[..., Any]:
+def folder(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --dir, the folder of a lab."""
     return click.option(
         "--dir",
         "lab",
@@ -38,21 +37,17 @@ def _folder(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def _json(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
-
-
 @click.group()
 def lab() -> None:
     """Run a test world: real Postgres and Kafka, services, faults, and the truth about the faults."""
 
 
 @lab.command()
-@_folder
+@folder
 @click.option("--postgres-port", type=_PORT, default=Ports.postgres, show_default=True)
 @click.option("--kafka-port", type=_PORT, default=Ports.kafka, show_default=True)
 @click.option("--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's controller.")
-@_json
+@options.as_json
 def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_json: bool) -> None:
     """Start the servers, and create databases and topics. Does nothing if they run.
 
@@ -64,10 +59,10 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
     source = click.get_current_context().get_parameter_source
     chosen = {name: port for name, port in ports.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
     world.up(lab, replace(lab.state().ports, **chosen) if chosen else None)
-    if as_json:
-        print_json(_status(world.status(lab)))
-        return
     where = world.status(lab)
+    if as_json:
+        _print_status(where)
+        return
     say(
         f"up: Postgres on 127.0.0.1:{lab.state().ports.postgres}, Kafka on {where['kafka']},"
         f" settings in {where['config']}"
@@ -75,7 +70,7 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
 
 
 @lab.command()
-@_folder
+@folder
 @click.option("--wipe", is_flag=True, help="Also remove the data.")
 def down(lab: Lab, wipe: bool) -> None:
     """Stop the servers. The data stay for the next `up`, unless --wipe."""
@@ -86,15 +81,15 @@ def down(lab: Lab, wipe: bool) -> None:
 
 
 @lab.command()
-@_folder
-@_json
+@folder
+@options.as_json
 def status(lab: Lab, as_json: bool) -> None:
     """Show what runs and how to reach it. Exits 0 if the world is up, else 2."""
     from reconcile.lab import world
 
     found = world.status(lab)
     if as_json:
-        print_json(_status(found))
+        _print_status(found)
     else:
         for name, value in found.items():
             if name == "databases":
@@ -110,10 +105,10 @@ def status(lab: Lab, as_json: bool) -> None:
 
 
 @lab.command()
-@_folder
+@folder
 @click.option("--aggregates", type=click.IntRange(1), default=10_000, show_default=True)
 @click.option("--seed", "number", type=click.IntRange(0), default=42, show_default=True)
-@_json
+@options.as_json
 def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
     """Fill a new world with data. The same seed gives the same world."""
     from reconcile.lab.seed import seed as fill
@@ -129,10 +124,10 @@ def seed(lab: Lab, aggregates: int, number: int, as_json: bool) -> None:
 
 
 @lab.command()
-@_folder
+@folder
 @click.option("--rate", type=click.FloatRange(0.1, 5000), default=50.0, show_default=True, help="Changes per second.")
 @click.option("--seconds", type=click.FloatRange(0.1), default=30.0, show_default=True)
-@_json
+@options.as_json
 def traffic(lab: Lab, rate: float, seconds: float, as_json: bool) -> None:
     """Make changes while relay and consumers run, then wait until every copy has them."""
     from reconcile.lab.traffic import traffic as run
@@ -150,11 +145,11 @@ def traffic(lab: Lab, rate: float, seconds: float, as_json: bool) -> None:
 
 
 @lab.command()
-@_folder
+@folder
 @click.argument("names", nargs=-1)
 @click.option("--count", type=click.IntRange(1), default=3, show_default=True, help="Aggregates per form of a fault.")
 @click.option("--list", "listing", is_flag=True, help="List the faults.")
-@_json
+@options.as_json
 def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: bool) -> None:
     """Plant the faults NAMES, or `all`. Each records in the truth what it changed."""
     from reconcile.lab import faults
@@ -179,14 +174,14 @@ def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: 
 
 
 @lab.command()
-@_folder
+@folder
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "jsonl"]),
     help="Default: a table on a terminal, else JSON lines.",
 )
-@_json
+@options.as_json
 def truth(lab: Lab, form: str | None, as_json: bool) -> None:
     """Show what the faults changed."""
     import json
@@ -205,30 +200,26 @@ def truth(lab: Lab, form: str | None, as_json: bool) -> None:
         show_truth(rows)
 
 
-def _status(found: dict[str, Any]) -> LabOutput:
+def _print_status(found: dict[str, Any]) -> None:
     from reconcile.cli.outputs import LabOutput
 
-    return LabOutput(**found)
+    print_json(LabOutput(**found))
 
 
 def show_truth(rows: list[dict[str, Any]]) -> None:
     """Print the truth as a table, a row for each kind of difference; a narrow terminal gets fewer columns."""
     from collections import Counter
 
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+    from reconcile.cli.tables import console, table
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    columns = [name for name, least in _TRUTH_COLUMNS.items() if console.width >= least]
+    out = console()
+    columns = [name for name, least in _TRUTH_COLUMNS.items() if out.width >= least]
     kinds = Counter(tuple(_cell(row[name]) for name in columns) for row in rows)
-    table = Table(title=f"The truth: {len(rows)} differences", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("ids", justify="right")
-    for heading in columns:
-        table.add_column(heading, no_wrap=True)
+    shown = table("ids", *columns, right=("ids",))
     for kind, count in kinds.items():
-        table.add_row(str(count), *kind)
-    console.print(table)
+        shown.add_row(str(count), *kind)
+    out.print(f"The truth: {len(rows)} differences")
+    out.print(shown)
 
 
 def _cell(value: object) -> str:
