@@ -70,12 +70,12 @@ def jars(settings: Settings) -> str:
     """Build the list of jars for spark-submit."""
     from reconcile import files as ours
 
-    return ",".join([*map(str, ours.jars("spark")), *_listed(settings, "spark.jars")])
+    return ",".join([*map(str, ours.jars("spark")), *settings.spark.listed("spark.jars")])
 
 
 def files(settings: Settings, *more: Path) -> str:
     """Build the list of files that spark-submit copies to a driver on another machine."""
-    return ",".join([*_listed(settings, "spark.files"), *map(str, more)])
+    return ",".join([*settings.spark.listed("spark.files"), *map(str, more)])
 
 
 @contextmanager
@@ -109,10 +109,6 @@ def references(value: Any) -> Iterator[Reference]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from references(each)
-
-
-def _listed(settings: Settings, key: str) -> list[str]:
-    return [each.strip() for each in settings.spark.conf.get(key, "").split(",") if each.strip()]
 
 
 def _connections(settings: Settings) -> dict[str, str]:

@@ -46,6 +46,10 @@ class Spark(Model):
     conf: dict[Text, Text] = Field(default_factory=dict)
     """Settings for Spark, as it names them."""
 
+    def listed(self, key: str) -> list[str]:
+        """Build the list that one of its settings holds, such as spark.jars."""
+        return [each.strip() for each in self.conf.get(key, "").split(",") if each.strip()]
+
 
 def mirror_url(text: Any) -> str:
     """Check the URL of a mirror; raise ValueError for one that Ivy cannot use, or that holds a password."""

@@ -121,7 +121,7 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     }
     ours["spark.app.name"] = name
     ours["spark.master"] = settings.spark.master
-    ours["spark.jars"] = ",".join([*map(str, files.jars("spark")), *_listed(given, "spark.jars")])
+    ours["spark.jars"] = ",".join([*map(str, files.jars("spark")), *settings.spark.listed("spark.jars")])
     # The last of equal options counts: the log is theirs to change, the time zone is not.
     log = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION.as_uri()}"
     theirs = given.get("spark.driver.extraJavaOptions", "")
@@ -240,10 +240,6 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     except Py4JJavaError:
         return False
     return True
-
-
-def _listed(conf: Mapping[str, str], key: str) -> list[str]:
-    return [each.strip() for each in conf.get(key, "").split(",") if each.strip()]
 
 
 def _is_local(master: str) -> bool:

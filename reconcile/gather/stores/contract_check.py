@@ -23,6 +23,8 @@ from reconcile.gather.stores.session import StoreSession
 if TYPE_CHECKING:
     import psycopg2
 
+    from reconcile.gather.stores.digest import Side
+
 _IDENTIFIER = re.compile(r'(?:(?:"(?:[^"]|"")*"|[\w$]+)\s*\.\s*)*("(?:[^"]|"")*"|[\w$]+)')
 _NO_COLUMN, _NO_TABLE = "42703", "42P01"
 _OUR_FAULT = ("42", "22", "0A", "21", "2F", "38", "39", "P0", "3F")  # classes of errors that are in the text
@@ -112,7 +114,7 @@ def _identity(rows: Rows, here: KeyPath) -> Iterator[_Part]:
         yield _column((*here, "version"), rows.version)
 
 
-def relation(rows: Rows) -> sql.Composable:
+def relation(rows: Rows | Side) -> sql.Composable:
     """Build what stands after `from` for a side of a contract; raise RefusedError for a query that breaks out of it."""
     if rows.table is not None:
         return sql.Identifier(*rows.table.split("."))

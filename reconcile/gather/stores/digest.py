@@ -20,6 +20,7 @@ from psycopg2 import sql
 
 from reconcile.domain import canonical
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
+from reconcile.gather.stores.contract_check import relation
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.session import storable_texts
 
@@ -203,11 +204,7 @@ def _select(
         named.append(("v", sql.Identifier(side.version)))
     named += [(f"f{number}", require_whole(text)) for number, text in enumerate(side.fields)]
     columns = sql.SQL(", ").join(sql.SQL("{} as {}").format(value, sql.Identifier(name)) for name, value in named)
-    if side.table is not None:
-        source: sql.Composable = sql.Identifier(*side.table.split("."))
-    else:
-        source = sql.SQL("{} as reconcile_rows").format(require_whole(side.query or ""))
-    return sql.SQL("select {} from {} where {}").format(columns, source, where)
+    return sql.SQL("select {} from {} where {}").format(columns, relation(side), where)
 
 
 def _among(

@@ -41,8 +41,7 @@ class SparkStore:
     def of(cls, name: str, connection: object) -> SparkStore:
         """Take it from a connection of the settings."""
         if isinstance(connection, Folder):
-            path = connection.path if isinstance(connection.path, str) else connection.path.resolve().get_secret_value()
-            return cls(name, path)
+            return cls(name, connection.path.resolve().get_secret_value())
         if isinstance(connection, JdbcUrl):
             return cls(name, connection)
         raise RefusedError(f"the connection {name} is no database and no folder")
