@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
@@ -21,8 +21,8 @@ from reconcile.kafka.layout import TopicLayout, layout
 from reconcile.kafka.reader import UNCOMMITTED, LogReader, place_of
 
 if TYPE_CHECKING:
-    from confluent_kafka import IsolationLevel, KafkaError, Message, TopicPartition
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+    from confluent_kafka import KafkaError, Message, TopicPartition
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 Answer = TypeVar("Answer")
 Offsets = dict[int, int]
@@ -191,24 +191,15 @@ class ClusterClient:
 
     def begins(self, topic: str, partitions: Iterable[int]) -> Offsets:
         """Query the first offset that each partition still has."""
-        from confluent_kafka import IsolationLevel
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._offsets(topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+        return self._offsets(topic, partitions, "earliest")
 
     def ends(self, topic: str, partitions: Iterable[int]) -> Offsets:
         """Query the offset up to which each partition is decided: after it may lie records of open transactions."""
-        from confluent_kafka import IsolationLevel
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        return self._offsets(topic, partitions, "latest", committed=True)
 
     def high_watermarks(self, topic: str, partitions: Iterable[int]) -> Offsets:
         """Query the offset after the last record of each partition, open transactions included."""
-        from confluent_kafka import IsolationLevel
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return self._offsets(topic, partitions, "latest")
 
     def newest_time(self, topic: str, partitions: Iterable[int]) -> int:
         """Query the largest time of a record, in milliseconds; -1 where there is none, or the cluster is too old."""
@@ -394,14 +385,21 @@ class ClusterClient:
     def _group_offsets(self, request: Any) -> Future[Any]:
         return self._admin.list_consumer_group_offsets([request], request_timeout=_TIMEOUT)[request.group_id]
 
-    def _offsets(self, topic: str, partitions: Iterable[int], which: OffsetSpec, level: IsolationLevel) -> Offsets:
-        from confluent_kafka import TopicPartition
+    def _offsets(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        which: Literal["earliest", "latest"],
+        *,
+        committed: bool = False,
+    ) -> Offsets:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
 
-        futures = self._admin.list_offsets(
-            {TopicPartition(topic, partition): which for partition in partitions},
-            isolation_level=level,
-            request_timeout=_TIMEOUT,
-        )
+        spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        wanted = {TopicPartition(topic, partition): spec for partition in partitions}
+        futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT)
         return {
             place.partition: self._answer(future, f"the offsets of {topic}, partition {place.partition}").offset
             for place, future in futures.items()
