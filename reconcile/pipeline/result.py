@@ -125,17 +125,10 @@ def _link_result(link: LinkSummary, ended: VerifiedLink | None, oldest: datetime
         level = Level.AGREES
     else:
         level = Level.TOLERATED if ended is None or ended.still_different else Level.REPAIRED
+    names = ("link", "consumer", "settled", "compared", "agreeing", "drifted", "latent", "tolerated", "in_flight")
     return LinkResult(
-        link=link.link,
-        consumer=link.consumer,
+        **{name: getattr(link, name) for name in names},
         level=level,
-        settled=link.settled,
-        compared=link.compared,
-        agreeing=link.agreeing,
-        drifted=link.drifted,
-        latent=link.latent,
-        tolerated=link.tolerated,
-        in_flight=link.in_flight,
         beyond_tolerance=link.beyond_tolerance,
         by_cause=tuple(Count(name, number) for name, number in link.by_cause.items()),
         by_difference=tuple(Count(name, number) for name, number in link.by_difference.items()),

@@ -15,14 +15,12 @@ from reconcile.pipeline.redaction import Redaction, redaction_of
 from reconcile.pipeline.repairs import Repairs
 from reconcile.pipeline.story import story
 from reconcile.pipeline.trend import known
-from reconcile.report.model import Known, ShownFinding, Story
+from reconcile.report.model import ShownFinding, Story
 from reconcile.settings.settings import Settings
 from reconcile.workspace.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from reconcile.control.findings import Seen
 
 _UNITS = (("year", 365 * 86400), ("month", 30 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
@@ -60,7 +58,7 @@ class Showing:
                 self.redaction.finding(each),
                 _age(each.since, self.fence.closed_at),
                 found.get((each.link, each.aggregate_id)),
-                _known(seen.get((each.link, each.aggregate_id))),
+                seen.get((each.link, each.aggregate_id)),
                 repaired.get((each.link, each.aggregate_id)),
             )
             for number, each in enumerate(findings, 1)
@@ -76,12 +74,6 @@ class Showing:
             fields, hidden = self.redaction.fields[consumer], self.redaction.hidden.get(consumer, ())
             for case in tables.rows(self.run, name, {"id": some}, self.spark):
                 yield story(link, self.fence.topic.name, case, fields, hidden, moments)
-
-
-def _known(seen: Seen | None) -> Known | None:
-    if seen is None:
-        return None
-    return Known(seen.first_seen_at, seen.first_seen_run, seen.recurrences, seen.returned)
 
 
 def _age(since: datetime | None, at: datetime) -> str:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from reconcile.control.run_record import DriftPoint
 from reconcile.errors import ReconcileError
 from reconcile.pipeline.handoffs import Request, Summary
 from reconcile.pipeline.scope import All
-from reconcile.report.model import Trend, TrendPoint
+from reconcile.report.model import Known, Trend, TrendPoint
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
-
-if TYPE_CHECKING:
-    from reconcile.control.findings import Seen
 
 MOST = 50
 _BARS = "▁▂▃▄▅▆▇█"
@@ -37,8 +33,9 @@ def trends(
         points[each.figures.link, each.run_id] = _of_control(each)
     found, damaged = _summaries(place, aggregate)
     for run_id, summary in found:
-        for link, point in _of_summary(run_id, summary):
-            points[link, run_id] = _joined(point, points.get((link, run_id)))
+        for one in summary.links:
+            point = TrendPoint(run_id, summary.fence.opened_at, summary.complete, one.compared, one.drifted)
+            points[one.link, run_id] = _joined(point, points.get((one.link, run_id)))
     if damaged:
         notes = (*notes, f"Damaged runs are not in the trend: {', '.join(damaged)}.")
     by_link: dict[str, list[TrendPoint]] = {}
@@ -49,9 +46,9 @@ def trends(
     return tuple(Trend(link, tuple(each)) for link, each in sorted(ordered.items())), notes
 
 
-def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str | None], Seen]:
+def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str | None], Known]:
     """Query what earlier runs knew of aggregates, by link and id; nothing where the control store does not answer."""
-    found: dict[tuple[str, str | None], Seen] = {}
+    found: dict[tuple[str, str | None], Known] = {}
     if not _keeps(settings):
         return found
     from reconcile.control.store import open_control
@@ -59,7 +56,8 @@ def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, st
     try:
         with open_control(settings) as control:
             for link, some in ids.items():
-                found |= {(link, each): seen for each, seen in control.findings.seen(link, some).items()}
+                for id_, seen in control.findings.seen(link, some).items():
+                    found[link, id_] = Known(seen.first_seen_at, seen.first_seen_run, seen.recurrences, seen.returned)
     except ReconcileError:
         return {}
     return found
@@ -122,11 +120,6 @@ def _of_control(point: DriftPoint) -> TrendPoint:
         max(figures.findings - latent, 0),
         *((drift.opened, drift.returned, drift.closed, drift.still_open) if drift is not None else ()),
     )
-
-
-def _of_summary(run_id: str, summary: Summary) -> Iterable[tuple[str, TrendPoint]]:
-    for each in summary.links:
-        yield each.link, TrendPoint(run_id, summary.fence.opened_at, summary.complete, each.compared, each.drifted)
 
 
 def _joined(point: TrendPoint, recorded: TrendPoint | None) -> TrendPoint:
