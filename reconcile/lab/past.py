@@ -23,6 +23,7 @@ from reconcile.lab.services.user import (
     ACCOUNT_TOPIC,
     ACTIVITY_TOPIC,
     BALANCE_TOPIC,
+    OutboxEvent,
     account_payload,
     activity_payload,
     encode,
@@ -137,31 +138,25 @@ class _Log:
         self._next: Counter[tuple[str, int]] = Counter()
         self._error: str | None = None
 
-    def add(
-        self, topic: str, partition: int, key: str, value: str | None, headers: tuple[str, str, str], at: int
-    ) -> int:
-        """Send a record; return its offset."""
+    def add(self, event: OutboxEvent, partition: int, at: int) -> int:
+        """Send an event's record; return its offset."""
         while True:
             try:
                 self.sender.produce(
-                    topic,
-                    value=None if value is None else value.encode(),
-                    key=key.encode(),
+                    event.topic,
+                    value=None if event.payload is None else event.payload.encode(),
+                    key=event.aggregate_id.encode(),
                     partition=partition,
                     timestamp=at,
-                    headers=[
-                        ("event-id", headers[0].encode()),
-                        ("event-type", headers[1].encode()),
-                        ("correlation-id", headers[2].encode()),
-                    ],
+                    headers=event.headers,
                     on_delivery=self._delivered,
                 )
                 break
             except BufferError:
                 self.sender.poll(0.1)
         self.sent += 1
-        offset = self._next[topic, partition]
-        self._next[topic, partition] = offset + 1
+        offset = self._next[event.topic, partition]
+        self._next[event.topic, partition] = offset + 1
         return offset
 
     def settle(self) -> None:
@@ -244,11 +239,11 @@ def _write_accounts(people: _People, chosen: NDArray[np.int64], began: int, tabl
             emails = [(mail, True)] if turn < 2 else [(mail, False), (old_mail, True)]
             gone = closed[place] and turn == 2
             body = None if gone else account_payload(user_id, turn + 1, name, emails, phones[place], instant(at))
-            event_id = events[2 * turn][place]
-            headers = (event_id, "UserClosed" if gone else event_type, events[2 * turn + 1][place])
-            millis = int(at.timestamp() * 1000)
+            event_id, correlation_id = events[2 * turn][place], events[2 * turn + 1][place]
             value = None if body is None else encode(body)
-            offset = log.add(ACCOUNT_TOPIC, partition, user_id, value, headers, millis)
+            kind = "UserClosed" if gone else event_type
+            event = OutboxEvent(ACCOUNT_TOPIC, user_id, event_id, kind, correlation_id, value)
+            offset = log.add(event, partition, int(at.timestamp() * 1000))
             tables.add("processed_message", partition, offset, event_id, at)
             if turn < 2:
                 continue
@@ -268,17 +263,17 @@ def _write_accounts(people: _People, chosen: NDArray[np.int64], began: int, tabl
         at = moments[2 * size + place]
         millis = int(at.timestamp() * 1000)
         topped_up = encode({"id": user_id, "version": 1, "amount": amount})
-        headers = (events[6][place], "BalanceToppedUp", events[7][place])
-        log.add(BALANCE_TOPIC, partition, user_id, topped_up, headers, millis)
+        named = events[6][place], "BalanceToppedUp", events[7][place]
+        log.add(OutboxEvent(BALANCE_TOPIC, user_id, *named, topped_up), partition, millis)
         if closed[place]:
             # The same command closed the account and its balance.
-            headers = (events[8][place], "BalanceClosed", events[5][place])
-            log.add(BALANCE_TOPIC, partition, user_id, None, headers, millis)
+            named = events[8][place], "BalanceClosed", events[5][place]
+            log.add(OutboxEvent(BALANCE_TOPIC, user_id, *named, None), partition, millis)
             continue
         if plus[place]:
             moved = encode({"id": user_id, "version": 2, "tariff": "plus"})
-            headers = (events[8][place], "TariffChanged", events[9][place])
-            log.add(BALANCE_TOPIC, partition, user_id, moved, headers, millis)
+            named = events[8][place], "TariffChanged", events[9][place]
+            log.add(OutboxEvent(BALANCE_TOPIC, user_id, *named, moved), partition, millis)
         tariff = "plus" if plus[place] else "basic"
         tables.add("user_balance", user_id, 2 if plus[place] else 1, amount, tariff, at)
         tables.add("account", user_id, amount, tariff)
@@ -295,9 +290,8 @@ def _write_activity(people: _People, chosen: NDArray[np.int64], tables: _Tables,
         at = _BEGINNING + _SPAN + number * people.step
         record_id, user_id = records[place], users[place]
         body = activity_payload(record_id, user_id, "signed-in", instant(at))
-        headers = (events[place], "UserSignedIn", correlations[place])
-        partition = int(people.record_partitions[number])
-        log.add(ACTIVITY_TOPIC, partition, record_id, encode(body), headers, int(at.timestamp() * 1000))
+        event = OutboxEvent(ACTIVITY_TOPIC, record_id, events[place], "UserSignedIn", correlations[place], encode(body))
+        log.add(event, int(people.record_partitions[number]), int(at.timestamp() * 1000))
         tables.add("user_activity", record_id, user_id, "signed-in", at)
         tables.add("activity_record", record_id, user_id, "signed-in", at)
     tables.write()
