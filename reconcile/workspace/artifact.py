@@ -205,7 +205,7 @@ def is_artifact_name(text: str) -> bool:
 def _walk(files: FileSystem, folder: str, above: str) -> Iterator[tuple[str, int]]:
     for entry in files.list(f"{folder}/{above}" if above else folder):
         # As Spark sees it: these are nobody's data.
-        if entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name):
+        if entry.name.startswith((".", "_")):
             continue
         if entry.folder:
             yield from _walk(files, folder, f"{above}{entry.name}/")

@@ -99,7 +99,6 @@ class Run:
         inputs: Inputs,
         *,
         stage: Stage,
-        partition_by: Sequence[str] = (),
         complete: bool = True,
         notes: Sequence[str] = (),
     ) -> Manifest:
@@ -112,8 +111,6 @@ class Run:
             observation = Observation()
             writer = table_digest.observed(df, observation).write
             writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-            if partition_by:
-                writer = writer.partitionBy(*partition_by)
             writer.parquet(self._files.uri(f"{place}/{_DATA}"))
             rows = table_digest.row_count(observation)
             if rows and not data_files(self._files, place):
@@ -200,8 +197,7 @@ class Run:
         if not manifest.files:
             return spark.createDataFrame([], schema)
         path = literal(self._files.uri(f"{self._artifact(name).folder}/{_DATA}"))
-        df = spark.read.schema(schema).parquet(path)
-        return df.select(*(f"`{column.replace('`', '``')}`" for column in schema.names))
+        return spark.read.schema(schema).parquet(path)
 
     def data_files(self, name: str) -> list[str]:
         """List the paths of an artifact's data files, for readers that are not Spark."""

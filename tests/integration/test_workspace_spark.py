@@ -120,22 +120,12 @@ def test_nothing_but_the_artifact_is_left(run: Run, spark: SparkSession) -> None
     assert sorted(published.files) == [path.removeprefix(f"{run.folder}/source/") for path in run.data_files("source")]
 
 
-@pytest.mark.parametrize("partition_by", [(), ("k",)])
-def test_no_rows_come_back_with_their_columns(run: Run, spark: SparkSession, partition_by: tuple[str, ...]) -> None:
+def test_no_rows_come_back_with_their_columns(run: Run, spark: SparkSession) -> None:
     """A snapshot of an empty table is an artifact like any other."""
     empty = spark.createDataFrame([], "k int, v string")
-    published = run.publish_parquet("source", empty, INPUTS, stage="gather", partition_by=partition_by)
+    published = run.publish_parquet("source", empty, INPUTS, stage="gather")
     read = run.parquet("source", spark)
     assert (0, 0, ["k", "v"]) == (published.rows, read.count(), read.columns)
-
-
-def test_partitioned_parquet_comes_back(run: Run, spark: SparkSession) -> None:
-    """With the partition's column where it was, and of its type."""
-    df = spark.range(50).selectExpr("cast(id % 3 as string) as _bucket", "id")
-    run.publish_parquet("log", df, INPUTS, stage="gather", partition_by=["_bucket"])
-    read = run.parquet("log", spark)
-    assert df.dtypes == read.dtypes
-    assert 0 == read.exceptAll(df).count()
 
 
 def test_parquet_digest_is_of_the_content(local_run: Run, spark: SparkSession) -> None:
