@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from reconcile.gather import spark_read_errors
 from reconcile.gather.evidence import outbox, stash_table
 from reconcile.gather.evidence.ledger import PostgresLedger, SparkLedger
 from reconcile.gather.fence.opening import OpenFence
-from reconcile.gather.stores import buckets, canonical_columns, digest, spark_store
+from reconcile.gather.stores import buckets, canonical_columns, digest, row_columns, spark_store
 from reconcile.gather.stores.buckets import Differing
 from reconcile.gather.stores.comparison_pair import comparison_pair, copy_side, source_side, types_for
 from reconcile.gather.stores.digest import Choice, ComparisonMode, Mode, Side
@@ -67,7 +67,7 @@ class LinkReader:
         differing = buckets.compare(source.store, source.reading, copy.store, copy.reading)
         which = None if differing.most else differing.buckets
         if which == ():
-            nothing = self.spark.createDataFrame([], self._schema)
+            nothing = self.spark.createDataFrame([], row_columns.schema(len(self.consumer.fields)))
             return Compared(nothing, nothing, choice.mode, choice.reasons, differing)
         frames = source.all(self.spark, which), copy.all(self.spark, which)
         return Compared(*frames, choice.mode, choice.reasons, differing)
@@ -127,17 +127,9 @@ class LinkReader:
         with self.reading():
             return outbox.waiting_by_spark(self.spark, store, box, ids)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Turn what Spark says of a store into an error that says what to do."""
-        with spark_read_errors.explained(self.opened, self.consumer.name, self.contract.link(self.consumer)):
-            yield
-
-    @property
-    def _schema(self) -> str:
-        from reconcile.gather.stores import row_columns
-
-        return row_columns.schema(len(self.consumer.fields))
+        return spark_read_errors.explained(self.opened, self.consumer.name, self.contract.link(self.consumer))
 
     def _choice(self, mode: ComparisonMode) -> Choice:
         sessions = self._sessions

@@ -39,6 +39,9 @@ _WRITING = {
 }
 
 
+_COUNTED = ("null_keys", "unreadable_keys", "unreadable_values", "odd_times")
+
+
 class ReadFailedError(UnreachableError):
     """Raised when Spark could not read the log or write the segment: what it said is in the message; try again."""
 
@@ -149,21 +152,15 @@ def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Ho
             )
         held[partition] = Held(start=start, end=end, rows=row["rows"], first=row["first"], last=row["last"])
     places = sorted((partition, row["rows"], row["high"], row["low"]) for partition, row in found.items())
+    latest = max((row["latest"] for row in found.values()), default=None)
     return Segment(
         name=name,
         partitions=held,
-        latest=_instant(max((row["latest"] for row in found.values()), default=None)),
-        null_keys=sum(row["null_keys"] for row in found.values()),
-        unreadable_keys=sum(row["unreadable_keys"] for row in found.values()),
-        unreadable_values=sum(row["unreadable_values"] for row in found.values()),
-        odd_times=sum(row["odd_times"] for row in found.values()),
+        latest=None if latest is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=latest),
+        **{name: sum(row[name] for row in found.values()) for name in _COUNTED},
         digest=hashlib.sha256(repr(places).encode()).hexdigest(),
         files={entry.name: entry.size for entry in home.files.list(home.path(name)) if entry.name.endswith(".parquet")},
     )
-
-
-def _instant(micros: int | None) -> datetime | None:
-    return None if micros is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
 def _said(error: Exception) -> str:

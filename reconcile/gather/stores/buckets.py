@@ -45,7 +45,9 @@ def compare(source: PostgresStore, source_reading: Reading, copy: PostgresStore,
     unequal = (own != other).any(axis=1)
     unequal[NO_ID] = own[NO_ID, 0] > 0 or other[NO_ID, 0] > 0
     if not (own_unique or other_unique):  # an id that stands twice on one side alone has made a difference by now
-        unequal[_repeated(source, source_reading)] = True
+        with _session(source) as session:
+            for batch in session.batches(digest.repeated(source_reading)):
+                unequal[[bucket for (bucket,) in batch]] = True
     count = source_reading.buckets
     found = tuple(NO_ID if bucket == count else int(bucket) for bucket in np.flatnonzero(unequal))
     return Differing(int(own[:, 0].sum()), int(other[:, 0].sum()), found, count)
@@ -61,11 +63,6 @@ def _digest(store: PostgresStore, reading: Reading) -> tuple[Any, bool]:
             lines = np.array(batch, dtype=np.int64)
             found[lines[:, 0]] = lines[:, 1:]
         return found, ids_are_unique(session, reading)
-
-
-def _repeated(store: PostgresStore, reading: Reading) -> list[int]:
-    with _session(store) as session:
-        return [bucket for batch in session.batches(digest.repeated(reading)) for (bucket,) in batch]
 
 
 @contextmanager

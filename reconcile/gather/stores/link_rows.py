@@ -64,7 +64,8 @@ class PostgresRows:
                 for batch in batches:
                     wanted = batch.column(0).to_pylist()
                     listed = [each for each in wanted if each is not None]
-                    statements = [digest.rows(reading, ids=chunk) for chunk in _chunks(listed)]
+                    starts = range(0, len(listed), _AT_ONCE)
+                    statements = [digest.rows(reading, ids=listed[start : start + _AT_ONCE]) for start in starts]
                     if len(listed) < len(wanted):
                         statements.append(digest.rows(reading, [NO_ID]))
                     for statement in statements:
@@ -92,11 +93,6 @@ class SparkRows:
         rows = canonical_columns.rows(self.frame, self.columns, self.form)
         wanted = ids.select(row_columns.ID).withColumnRenamed(row_columns.ID, "_wanted").distinct()
         return rows.join(wanted, rows[row_columns.ID].eqNullSafe(wanted["_wanted"]), "left_semi")
-
-
-def _chunks(ids: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]
 
 
 def _arrow(rows: list[tuple[Any, ...]], fields: int) -> pa.RecordBatch:
