@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +16,7 @@ from reconcile.config.yamlfile import quoted
 from reconcile.domain.finding import Finding, to_data
 from reconcile.errors import RefusedError
 from reconcile.pipeline.job import run_of
-from reconcile.report.model import Moment, ShownRow, Story
+from reconcile.report.model import ShownRow, Story
 from reconcile.workspace import handoff
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ def explain(
             f" `reconcile run CONTRACT --id {aggregate_id}` looks at it"
         )
     if as_json:
-        print_json(ExplainOutput(run_id=run_id, stories=[_data(run_id, *each) for each in found]))
+        stories = [
+            {**handoff.to_data(story), "finding": finding and to_data(finding, run_id)} for story, finding in found
+        ]
+        print_json(ExplainOutput(run_id=run_id, stories=stories))
         return
     for story, finding in found:
         show(story, finding)
@@ -76,21 +79,21 @@ def show(story: Story, finding: Finding | None) -> None:
         out.print("  agrees with its source")
     else:
         verdict = f"{finding.difference}: {finding.cause} ({finding.confidence})"
-        where = f", between {finding.hop.replace('_to_', ' and ')}" if finding.hop else ""
-        out.print(f"  {verdict}{where.replace('between consumer', 'in the consumer')}")
+        hop = f", between {finding.hop.replace('_to_', ' and ')}" if finding.hop else ""
+        out.print(f"  {verdict}{hop.replace('between consumer', 'in the consumer')}")
     _show_rows(story, finding)
     if story.left_out:
         out.print(f"  {story.left_out:,} older moments are not shown")
     moments = table("when", "where", "place", "version", "what", wrap=("what",))
     for each in story.moments:
         marks = f"  ← {', '.join(each.marks)}" if each.marks else ""
-        moments.add_row(_time(each.at), _lane(each), each.place, each.version or "", each.what + marks)
+        moments.add_row(when(each.at), where(each.lane, each.topic), each.place, each.version or "", each.what + marks)
     out.print(moments)
     if finding is not None and finding.evidence:
         out.print("Why")
         for number, seen in enumerate(finding.evidence, 1):
-            where = "" if seen.offset is None else f" {seen.topic} {seen.partition}@{seen.offset}"
-            out.print(f"  {number}. {seen.kind}{where}: {seen.note}")
+            place = "" if seen.offset is None else f" {seen.topic} {seen.partition}@{seen.offset}"
+            out.print(f"  {number}. {seen.kind}{place}: {seen.note}")
     out.print()
 
 
@@ -119,13 +122,11 @@ def _cell(row: ShownRow | None, name: str) -> str:
     return "NULL" if value is None else value
 
 
-def _lane(moment: Moment) -> str:
-    return moment.topic if moment.lane in ("log", "ledger") else f"{moment.lane.replace('_', ' ')}: {moment.topic}"
-
-
-def _time(at: datetime | None) -> str:
+def when(at: datetime | None) -> str:
+    """Build an instant as timelines show it, to the millisecond."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
-def _data(run_id: str, story: Story, finding: Finding | None) -> dict[str, Any]:
-    return {**handoff.to_data(story), "finding": None if finding is None else to_data(finding, run_id)}
+def where(kind: str, topic: str) -> str:
+    """Name the place of a record: its topic, and if it was parked there how."""
+    return topic if kind in ("log", "ledger") else f"{kind.replace('_', ' ')}: {topic}"

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 from itertools import islice
 
 import click
@@ -75,21 +74,17 @@ def findings(
 def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None:
     """List past runs, the newest first."""
     with workspace_of(read_settings()) as place:
-        lines, _ = newest(place, limit)
+        found, _ = newest(place, limit)
+    lines = tuple(replace(each, began=each.began and each.began.replace(microsecond=0)) for each in found)
     if as_json:
-        print_json(RunsOutput(runs=tuple(replace(each, began=_second(each.began)) for each in lines)))
+        print_json(RunsOutput(runs=lines))
         return
     shown = table("run", "began", "stage", "drifted", "latent", "exit", right=("drifted", "latent", "exit"))
     for line in lines:
         numbers = ("-" if each is None else str(each) for each in (line.drifted, line.latent, line.exit_code))
-        began = _second(line.began)
-        began_at = "-" if began is None else began.isoformat()
-        shown.add_row(line.run_id, began_at, line.stage or "-", *numbers)
+        began = "-" if line.began is None else line.began.isoformat()
+        shown.add_row(line.run_id, began, line.stage or "-", *numbers)
     console().print(shown)
-
-
-def _second(at: datetime | None) -> datetime | None:
-    return at and at.replace(microsecond=0)
 
 
 def _print(listed: Iterable[Finding], form: str | None) -> None:

@@ -10,7 +10,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
-from reconcile.cli.tables import console, show_quality, table
+from reconcile.cli.tables import FIGURES, console, figures, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, run_of
@@ -102,12 +102,10 @@ def show(report: Report) -> None:
 
     out = console()
     out.print(report.verdict)
-    numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
-    links = table("link", *numbers, "settled", "oldest since", "last runs", right=numbers)
+    links = table("link", *FIGURES, "settled", "oldest since", "last runs", right=FIGURES)
     trends = {each.link: each for each in report.trends}
     for link in report.links:
-        figures = (link.compared, link.agreeing, link.drifted, link.latent, link.tolerated, link.in_flight)
-        shown = ["-"] * len(figures) if link.level == Level.UNKNOWN else [f"{figure:,}" for figure in figures]
+        shown = ["-"] * len(FIGURES) if link.level == Level.UNKNOWN else figures(link)
         points = trends[link.link].points[-20:] if link.link in trends else ()
         oldest = "" if link.oldest is None else f"{link.oldest:%Y-%m-%d %H:%M}"
         settled = "could not be read" if link.level == Level.UNKNOWN else "yes" if link.settled else "no"

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from reconcile.pipeline.handoffs import Summary
+    from reconcile.pipeline.handoffs import LinkSummary, Summary
     from reconcile.pipeline.scope import Scope
-    from reconcile.report.model import QualityResult
+    from reconcile.report.model import LinkResult, QualityResult
 
+FIGURES = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
 _WIDE = 160
 
 
@@ -33,16 +34,19 @@ def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
     return made
 
 
+def figures(link: LinkSummary | LinkResult) -> list[str]:
+    """Build what a table shows of a link under FIGURES."""
+    return [f"{getattr(link, name.replace(' ', '_')):,}" for name in FIGURES]
+
+
 def show_summary(run_id: str, summary: Summary, scope: Scope) -> None:
     """Show a run's figures: a line for each link, then the causes."""
     out = console()
-    numbers = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
-    links = table("link", *numbers, "settled", right=numbers)
+    links = table("link", *FIGURES, "settled", right=FIGURES)
     for each in summary.links:
-        figures = (each.compared, each.agreeing, each.drifted, each.latent, each.tolerated, each.in_flight)
-        links.add_row(each.link, *(f"{figure:,}" for figure in figures), "yes" if each.settled else "no")
+        links.add_row(each.link, *figures(each), "yes" if each.settled else "no")
     for missing in summary.unread:
-        links.add_row(missing.link, *(["-"] * len(numbers)), "could not be read")
+        links.add_row(missing.link, *(["-"] * len(FIGURES)), "could not be read")
     out.print(links)
     if any(each.by_cause for each in summary.links):
         causes = table("link", "cause", "findings", right=("findings",))

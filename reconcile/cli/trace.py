@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
+from reconcile.cli.explain import when, where
 from reconcile.cli.output import print_json
 from reconcile.cli.outputs import TraceOutput
 from reconcile.cli.tables import console, table
@@ -46,8 +47,6 @@ def trace(
     shown = table("when", "where", "place", "version", "what", other, wrap=("what",))
     for each in found:
         place = "" if each.offset is None else f"{each.partition}@{each.offset}"
-        when = "" if each.at is None else f"{each.at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
-        where = each.topic if each.kind == "log" else f"{each.kind.replace('_', ' ')}: {each.topic}"
         id_ = each.aggregate_id if aggregate_id is None else each.correlation_id
-        shown.add_row(when, where, place, each.version or "", each.what, id_ or "")
+        shown.add_row(when(each.at), where(each.kind, each.topic), place, each.version or "", each.what, id_ or "")
     console().print(shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,12 +136,10 @@ def ids_of(ids: Sequence[str], file: Path | None) -> tuple[str, ...] | None:
     return found
 
 
-@contextmanager
-def _spark(settings: Settings, name: str) -> Iterator[SparkSession]:
+def _spark(settings: Settings, name: str) -> AbstractContextManager[SparkSession]:
     from reconcile.spark.session import session
 
-    with session(settings, f"reconcile {name}") as spark:
-        yield spark
+    return session(settings, f"reconcile {name}")
 
 
 def _choose_consumers(contract: Contract, wanted: Sequence[str]) -> tuple[Consumer, ...]:
