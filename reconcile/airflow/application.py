@@ -83,12 +83,10 @@ def main() -> None:
     try:
         with logged_to_stderr(), extras_named("this application"):
             application.main(standalone_mode=False)
-    except (UnreachableError, SparkStartError, LeaseHeldError, LeaseLostError) as error:
-        _say(f"reconcile: {error}")
-        sys.exit(TRY_LATER)
     except (ReconcileError, click.ClickException) as error:
-        _say(f"reconcile: {error}")
-        sys.exit(REFUSED)
+        click.echo(f"reconcile: {error}", err=True)
+        passes = (UnreachableError, SparkStartError, LeaseHeldError, LeaseLostError)
+        sys.exit(TRY_LATER if isinstance(error, passes) else REFUSED)
 
 
 def _ids(file: Path | None) -> tuple[str, ...] | None:
@@ -111,7 +109,3 @@ def _as_submitted(settings: Settings) -> Settings:
     if not master:
         raise RefusedError("spark-submit was given no master")
     return settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": master})})
-
-
-def _say(message: str) -> None:
-    click.echo(message, err=True)

@@ -26,7 +26,7 @@ from reconcile.cli.report import write_report
 from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.handoffs import FINDINGS, Gathered, Quality, Summary, Verified
+from reconcile.pipeline.handoffs import FINDINGS, Gathered, Summary, Verified
 from reconcile.pipeline.job import Job, ids_of, job_of, new_job
 from reconcile.pipeline.logs import planned
 from reconcile.pipeline.result import quality_result
@@ -113,17 +113,20 @@ def run(context: click.Context, /, **given: Any) -> None:
             pipeline.gather(job)
             summary = pipeline.audit(job)
             checked = pipeline.quality(job) if checking else None
-            results = checked.results if checked is not None else ()
+            results, quality = checked.results if checked is not None else (), quality_result(checked)
             if not wanted.as_json:
                 _show(job, summary)
-                _show_quality(checked)
+                if quality is not None:
+                    show_quality(quality)
             repaired, failure = _repaired(job, results, wanted.yes, wanted.as_json) if wanted.apply else (None, None)
         report = write_report(job)
     code = exit_code_with((repaired or summary).exit_code, len(unmet(results)))
     if repair.say_not_recorded(summary, repaired) or failure is not None or report.failure is not None:
         code = repair.REFUSED
     if wanted.as_json:
-        more = {**_quality_output(checked), **_repair_output(wanted.apply, repaired, failure)}
+        more = _repair_output(wanted.apply, repaired, failure)
+        if quality is not None:
+            more["quality"] = FailedExpectations(success=not quality.stopping, failed=quality.failed)
         print_json(RunOutput(**_audited(job, summary, report.path, code), **more))
         _say_unread(summary)
     if failure is not None and report.failure is not None:
@@ -211,17 +214,6 @@ def _repaired(
     if not as_json:
         repair.show_verified(verified)
     return verified, None
-
-
-def _show_quality(checked: Quality | None) -> None:
-    if (quality := quality_result(checked)) is not None:
-        show_quality(quality)
-
-
-def _quality_output(checked: Quality | None) -> dict[str, Any]:
-    if (quality := quality_result(checked)) is None:
-        return {}
-    return {"quality": FailedExpectations(success=not quality.stopping, failed=quality.failed)}
 
 
 def _repair_output(apply: bool, repaired: Verified | None, failure: ReconcileError | None) -> dict[str, Any]:

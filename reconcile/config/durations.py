@@ -27,12 +27,10 @@ def parse(value: object) -> timedelta:
     """Read a duration; raise ValueError that says how one is written."""
     if isinstance(value, timedelta):
         duration = value
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f"the number {value} has no unit: {_EXAMPLES}")
-    elif not isinstance(value, str):
+    elif isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"a duration is needed: {_EXAMPLES}")
-    elif re.fullmatch(r"[0-9.]+", value, re.ASCII):
-        raise ValueError(f"the number {value[:20]} has no unit: {_EXAMPLES}")
+    elif not isinstance(value, str) or re.fullmatch(r"[0-9.]+", value, re.ASCII):
+        raise ValueError(f"the number {str(value)[:20]} has no unit: {_EXAMPLES}")
     elif re.fullmatch(PATTERN, value, re.ASCII) is None:
         raise ValueError(f"{quoted(value, 20)} is not a duration: {_EXAMPLES}")
     else:

@@ -118,14 +118,15 @@ def _message(
         about = _description(model, place)
         return "is missing" + (f": {about}" if about else "")
     if kind == "extra_forbidden":
-        valid = _keys(_at(model, place[:-1]))
+        owner = _at(model, place[:-1])
+        valid = [field.alias or name for name, field in getattr(owner, "model_fields", {}).items()]
         name = str(place[-1])
         return f"unknown key {quoted(name)}" + (suggestion(name, valid) or f"; valid keys are {', '.join(valid)}")
     if kind in ("literal_error", "enum"):
         return not_among(value, re.findall(r"'([^']*)'", context["expected"]), secretive=secretive)
     written = _kind(value) if secretive else document.written.get(document.nearest(path), str(value))
     if kind == "string_type" and value is not None and not isinstance(value, (Mapping, list)):
-        return f"expected text, found {_unquoted(value, written, secretive=secretive)}"
+        return f"expected text, found {f'{written}; put quotes round it' if secretive else misread(value, written)}"
     found = _kind(value) if secretive else _found(value, written)
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, found {found}"
@@ -162,10 +163,6 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "keys and values")
 
 
-def _unquoted(value: object, written: str, *, secretive: bool) -> str:
-    return f"{written}; put quotes round it" if secretive else misread(value, written)
-
-
 def _is_tag(part: object) -> bool:
     return isinstance(part, str) and part.startswith("<kind:")
 
@@ -177,10 +174,6 @@ def _description(model: type[BaseModel], place: KeyPath) -> str:
             about = (field.description or "").split("\n")[0].rstrip(".")
             return about[:1].lower() + about[1:] if about[1:2].islower() or about[1:2] == " " else about
     return ""
-
-
-def _keys(owner: Any) -> list[str]:
-    return [field.alias or name for name, field in getattr(owner, "model_fields", {}).items()]
 
 
 def _at(annotation: Any, place: KeyPath) -> Any:

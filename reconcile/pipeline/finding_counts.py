@@ -90,7 +90,7 @@ class FindingCounts:
     @property
     def fields(self) -> tuple[FieldCount, ...]:
         """Which fields differ, the most frequent first."""
-        return tuple(FieldCount(link, field, number) for (link, field), number in _ordered(self._fields))
+        return tuple(FieldCount(link, field, number) for (link, field), number in ordered(self._fields))
 
     @property
     def heat(self) -> Heat:
@@ -103,7 +103,7 @@ class FindingCounts:
             causes[cause] += number
         rows = [
             HeatRow(cause, tuple(self._cells[cause, column] for column in range(len(columns))))
-            for cause, _ in _ordered(causes)
+            for cause, _ in ordered(causes)
         ]
         return Heat(tuple(columns), tuple(rows), self._elsewhere)
 
@@ -144,5 +144,6 @@ def _rank(finding: Finding, number: int) -> _Rank:
     return _STATUS[finding.status], latent, since, -fields, finding.link, id_text, number
 
 
-def _ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
+def ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
+    """List what was counted, the most frequent first."""
     return sorted(counter.items(), key=lambda each: (-each[1], each[0]))

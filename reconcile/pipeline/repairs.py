@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
+from reconcile.pipeline.finding_counts import ordered
 from reconcile.pipeline.handoffs import Applied, Verified
 from reconcile.report.model import Count, LinkRepair, Repair, RepairResult
 from reconcile.workspace.run import Run
@@ -69,11 +70,7 @@ class Repairs:
         ended = Counter(self.states[each][0] for each in ids if each is not None and each in self.states)
         reasons = Counter(each.reason for each in link.items if each.action in _NOT_REPAIRED)
         actions = tuple(Count(name, number) for name, number in link.counts.items() if number)
-        states, not_repaired = _ordered(ended), _ordered(reasons)
+        states, not_repaired = (tuple(Count(*each) for each in ordered(counted)) for counted in (ended, reasons))
         return LinkRepair(
             link.link, link.topic, link.readers, actions, states, not_repaired, link.refused, link.warnings
         )
-
-
-def _ordered(counter: Counter[str]) -> tuple[Count, ...]:
-    return tuple(Count(name, number) for name, number in sorted(counter.items(), key=lambda each: (-each[1], each[0])))

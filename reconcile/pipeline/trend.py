@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from reconcile.control.run_record import DriftPoint
 from reconcile.errors import ReconcileError
@@ -15,6 +17,9 @@ from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from reconcile.control.store import ControlStore
 
 MOST = 50
 _BARS = "▁▂▃▄▅▆▇█"
@@ -49,12 +54,10 @@ def trends(
 def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, str | None], Known]:
     """Query what earlier runs knew of aggregates, by link and id; nothing where the control store does not answer."""
     found: dict[tuple[str, str | None], Known] = {}
-    if not _keeps(settings):
-        return found
-    from reconcile.control.store import open_control
-
     try:
-        with open_control(settings) as control:
+        with _control(settings) as control:
+            if control is None:
+                return found
             for link, some in ids.items():
                 for id_, seen in control.findings.seen(link, some).items():
                     found[link, id_] = Known(seen.first_seen_at, seen.first_seen_run, seen.recurrences, seen.returned)
@@ -71,13 +74,9 @@ def sparkline(numbers: Iterable[int]) -> str:
 
 
 def _history(settings: Settings, aggregate: str) -> tuple[list[DriftPoint], tuple[str, ...]]:
-    if not _keeps(settings):
-        return [], ()
-    from reconcile.control.store import open_control
-
     try:
-        with open_control(settings) as control:
-            return control.runs.history(aggregate, MOST), ()
+        with _control(settings) as control:
+            return [] if control is None else control.runs.history(aggregate, MOST), ()
     except ReconcileError:
         return [], ("The control store did not answer: the trend shows only runs that are still in the workspace.",)
 
@@ -96,12 +95,17 @@ def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, Summar
     return found, damaged
 
 
-def _keeps(settings: Settings) -> bool:
-    """Say whether there is a control store: reading a report makes none."""
-    if settings.control_store is not None:
-        return True
+@contextmanager
+def _control(settings: Settings) -> Iterator[ControlStore | None]:
+    """Open the control store if there is one: reading a report makes none."""
     address = settings.control_address()
-    return isinstance(address, SqliteFile) and address.path.exists()
+    if settings.control_store is None and not (isinstance(address, SqliteFile) and address.path.exists()):
+        yield None
+        return
+    from reconcile.control.store import open_control
+
+    with open_control(settings) as control:
+        yield control
 
 
 def _of_some_ids(run: Run) -> bool:

@@ -31,7 +31,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "number": _number,
+        "number": "{:,}".format,
         "instant": _instant,
         "words": _words,
         "hop": charts.hop_name,
@@ -79,10 +79,6 @@ def _one_file(title: str) -> Mapping[str, Any]:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _number(number: int) -> str:
-    return f"{number:,}"
 
 
 def _instant(at: datetime | None) -> str:

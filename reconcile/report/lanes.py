@@ -64,9 +64,10 @@ def lanes_picture(story: Story, *, drifts: bool) -> Picture:
     older = cut + story.left_out
     if older:
         now.append(Label(8, 20, f"{older:,} older not shown"))
+    about = f"{len(moments)} moments, which the table below lists" if moments else "no event of it is known"
     title = f"The way of {story.id or 'a row without an id'} through {story.link}"
     height = _TOP + len(lanes) * _ROW + 2
-    return Picture(width, height, title, _about(moments), (*shapes, *lines, *now, *dots), natural=True)
+    return Picture(width, height, title, about, (*shapes, *lines, *now, *dots), natural=True)
 
 
 def _columns(story: Story) -> list[_Column]:
@@ -148,7 +149,3 @@ def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
     (x1, y1), (x2, y2) = start, end
     middle = (y1 + y2) / 2
     return f"M{x1:g} {y1:g}C{x1:g} {middle + 6:g} {x2:g} {middle - 6:g} {x2:g} {y2 - 5:g}"
-
-
-def _about(moments: list[Moment]) -> str:
-    return f"{len(moments)} moments, which the table below lists" if moments else "no event of it is known"

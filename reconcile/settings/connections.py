@@ -95,11 +95,7 @@ def _without_credentials(text: str) -> str | None:
     return f"holds a password, and must be a reference then: {FORMS}" if _CREDENTIALS.search(text) else None
 
 
-def _anything(text: str) -> str | None:  # noqa: ARG001
-    return None
-
-
-_Setting = Annotated[Secret, _secret(_anything)] | None
+_Setting = Annotated[Secret, _secret(lambda _: None)] | None
 _SecretSetting = Annotated[Secret, _secret(None)] | None
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconcile.settings.settings import Settings, Spark
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
 _ENDS_WITHIN = 180.0
@@ -58,14 +56,10 @@ def _exercise(spark: SparkSession, folder: Path) -> None:
     ranked = rows.withColumn("rank", newest).where("rank = 1").withColumn("n", f.get_json_object("value", "$.id"))
     several = rows.groupBy("id").agg(f.collect_list(f.struct("at", "value")).alias("list"), f.max("at").alias("last"))
     joined = ranked.join(several, "id", "full_outer").join(f.broadcast(rows.select("id").limit(5)), "id", "left_anti")
-    kept = joined.repartition(2, "id").mapInArrow(_same, joined.schema).persist()
+    kept = joined.repartition(2, "id").mapInArrow(lambda batches: batches, joined.schema).persist()
     _through_files(spark, kept.unionByName(kept).dropDuplicates(["id"]).orderBy("id"), folder / "kept").collect()
     kept.agg(f.count_if(f.col("n").isNull()), f.count_distinct("n"), f.sum(f.xxhash64("id", "n") % 7)).collect()
     kept.unpersist()
-
-
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
 
 
 def _through_files(spark: SparkSession, rows: DataFrame, folder: Path) -> DataFrame:

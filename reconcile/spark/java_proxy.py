@@ -33,7 +33,8 @@ def java_proxies() -> JavaProxies:
     options = [option for scheme, parts in proxies.items() for option in _options(scheme, parts)]
     if proxies:
         options.append(f"-Dhttp.nonProxyHosts={'|'.join([*_NEVER_BY_PROXY, *_hosts(given.get('no', ''))])}")
-    return JavaProxies({scheme: _address(parts) for scheme, parts in proxies.items()}, tuple(options))
+    addresses: dict[str, str] = {scheme: f"{parts.hostname}:{parts.port or 80}" for scheme, parts in proxies.items()}
+    return JavaProxies(addresses, tuple(options))
 
 
 def _parts(scheme: str, url: str) -> SplitResult:
@@ -45,10 +46,6 @@ def _parts(scheme: str, url: str) -> SplitResult:
     if not usable:
         raise RefusedError(f"{scheme.upper()}_PROXY is no proxy that Java can use: http://[user:password@]host:port")
     return parts
-
-
-def _address(parts: SplitResult) -> str:
-    return f"{parts.hostname}:{parts.port or 80}"
 
 
 def _options(scheme: str, parts: SplitResult) -> Iterator[str]:

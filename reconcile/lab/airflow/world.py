@@ -47,7 +47,8 @@ def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]") 
             faults.plant(lab, faults.named(FAULTS), 3)
         world.provide_topics(lab, REQUEST_TOPIC)
         _LOG.info("providing Airflow's database")
-        airflow.provide(wiring(_settings(lab, airflow), _runs(lab), committed("contracts"), lab.bootstrap, master))
+        runs = world.settings_file(lab).resolve().parent / "runs"
+        airflow.provide(wiring(_settings(lab, airflow), runs, committed("contracts"), lab.bootstrap, master))
         start_services(lab, airflow)
         return begun(airflow)
     except BaseException:
@@ -122,10 +123,6 @@ def start_services(lab: Lab, airflow: Standalone) -> None:
 def _started(airflow: Standalone) -> Path:
     """Where it is remembered which lab was brought up for an Airflow."""
     return airflow.home / "lab"
-
-
-def _runs(lab: Lab) -> Path:
-    return world.settings_file(lab).resolve().parent / "runs"
 
 
 def _settings(lab: Lab, airflow: Standalone) -> Path:
