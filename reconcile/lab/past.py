@@ -9,9 +9,9 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
+from confluent_kafka import Producer
 from numpy.typing import NDArray
 
 from reconcile.domain.partitioner import murmur2_many
@@ -30,9 +30,6 @@ from reconcile.lab.services.user import (
     instant,
 )
 from reconcile.lab.world import PARTITIONS
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
 
 CLOSED_EVERY = 50  # of so many accounts, one was closed by its last event
 ACTIVE_EVERY = 5  # of so many accounts, one has a record in the activity feed

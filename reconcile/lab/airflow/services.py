@@ -8,22 +8,20 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reconcile.errors import ReconcileError
-
-if TYPE_CHECKING:
-    from reconcile.lab.folder import Lab
+from reconcile.lab.folder import Lab
+from reconcile.lab.services.copies import SERVICES
+from reconcile.lab.services.database import connect
+from reconcile.lab.services.member import Member
+from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.world import require_running
 
 _LOOK_AGAIN = 0.2
 
 
 def run(lab: Lab, going: threading.Event) -> None:
     """Publish what is committed and consume it, until `going` is cleared; raise ReconcileError if a service fails."""
-    from reconcile.lab.services.copies import SERVICES
-    from reconcile.lab.services.member import Member
-    from reconcile.lab.world import require_running
-
     require_running(lab)
     failures: list[BaseException] = []
 
@@ -48,8 +46,6 @@ def run(lab: Lab, going: threading.Event) -> None:
 
 def main() -> None:
     """Run the services of the lab in the folder that is named, until SIGTERM or SIGINT."""
-    from reconcile.lab.folder import Lab
-
     going = threading.Event()
     going.set()
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -58,9 +54,6 @@ def main() -> None:
 
 
 def _relay(lab: Lab, going: threading.Event) -> None:
-    from reconcile.lab.services.database import connect
-    from reconcile.lab.services.relay import Relay, producer
-
     with closing(connect(lab.url("user"))) as database:
         relay = Relay(database, producer(lab.bootstrap))
         while going.is_set():

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, Producer
+from psycopg2.extensions import connection
 
 from reconcile.errors import UnreachableError
 from reconcile.kafka.reader import LogReader
 from reconcile.lab.services import offsets, parking
 from reconcile.lab.services.copies import LOGIN, Record, Service
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
-    from psycopg2.extensions import connection
 
 Trouble = Callable[[Record], Exception | None]
 OnFailure = Callable[[Record, Exception], None]
@@ -129,8 +127,6 @@ class Group:
 
         A commit returns before its records can be read, so this waits for open transactions.
         """
-        from confluent_kafka import KafkaException
-
         places = offsets.lag(offsets.admin_client(self._bootstrap), self._group, self._topic)
         places = {number: place for number, place in places.items() if number not in but}
         self._read = {}

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from psycopg2.extensions import cursor
 
 from reconcile.lab.services.user import ACCOUNT_TOPIC, ACTIVITY_TOPIC, BALANCE_TOPIC
-
-if TYPE_CHECKING:
-    from psycopg2.extensions import cursor
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
 
 import psycopg2
-
-if TYPE_CHECKING:
-    from psycopg2.extensions import connection, cursor
+from psycopg2.extensions import connection, cursor
 
 
 def connect(url: str) -> connection:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from psycopg2.extensions import connection
 
 from reconcile.lab.services import offsets, parking
 from reconcile.lab.services.consumer import OnFailure, Park, Trouble, apply_once, login_stash, no_trouble
 from reconcile.lab.services.copies import ACTIVITY, LOGIN, Record, Service
 from reconcile.lab.services.database import connect
 from reconcile.lab.services.relay import producer
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-    from psycopg2.extensions import connection
 
 _BATCH = 200
 _RETRY_AFTER = 1.0
@@ -25,8 +23,6 @@ class Member:
     """One consumer of one service. Login stashes, the activity feed has a retry topic, billing blocks."""
 
     def __init__(self, bootstrap: str, service: Service, database_url: str) -> None:
-        from confluent_kafka import Consumer
-
         self.service = service
         self.applied = 0
         self._bootstrap = bootstrap
@@ -49,8 +45,6 @@ class Member:
 
     def run(self, going: threading.Event) -> None:
         """Consume until `going` is cleared."""
-        from confluent_kafka import KafkaError, TopicPartition
-
         with closing(self._consumer), closing(connect(self._database_url)) as database:
             self._consumer.subscribe([self.service.topic], on_assign=lambda *_: self._ready.set())
             park, trouble = self._policy(database)
@@ -99,16 +93,12 @@ class Member:
 
     def _block(self, record: Record) -> None:
         """Stay at this record: pause its partition, keep polling the others, come back later."""
-        from confluent_kafka import TopicPartition
-
         place = TopicPartition(self.service.topic, record.partition, record.offset)
         self._consumer.pause([place])
         self._consumer.seek(place)
         self._blocked[record.partition] = time.monotonic() + _RETRY_AFTER
 
     def _unblock(self) -> None:
-        from confluent_kafka import TopicPartition
-
         for partition, due in list(self._blocked.items()):
             if time.monotonic() >= due:
                 del self._blocked[partition]

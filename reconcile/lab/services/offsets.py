@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from functools import cache
-from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from reconcile.lab import process
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _PATIENCE = 30
 
@@ -20,15 +18,11 @@ _PATIENCE = 30
 def admin_client(bootstrap: str) -> AdminClient:
     """Build a client for a broker, one for the whole process."""
     # Kept while the broker lives: librdkafka crashes now and then where a client ends while its last callback runs.
-    from confluent_kafka.admin import AdminClient
-
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
 
 def passes(error: KafkaException) -> bool:
     """Check whether a broker that has just started refuses what it will take in a moment."""
-    from confluent_kafka import KafkaError
-
     return error.args[0].code() in (
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -48,8 +42,6 @@ def partitions(admin: AdminClient, topic: str) -> list[int]:
 
 def led(admin: AdminClient, topic: str, count: int) -> bool:
     """Check whether a topic has so many partitions, and all of them answer: a new one takes a moment."""
-    from confluent_kafka import KafkaException
-
     try:
         # The client keeps what it heard of a topic that was not there yet, until somebody queries the topic.
         return len(partitions(admin, topic)) == count and len(ends(admin, topic)) == count
@@ -59,15 +51,11 @@ def led(admin: AdminClient, topic: str, count: int) -> bool:
 
 def ends(admin: AdminClient, topic: str) -> dict[int, int]:
     """Query the offset after the last record of each partition, open transactions included."""
-    from confluent_kafka.admin import OffsetSpec
-
     return _offsets(admin, topic, OffsetSpec.latest())
 
 
 def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
     """Query where a group would go on, in the partitions in which it committed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-
     found: dict[int, int] = {}
 
     def answered() -> bool:
@@ -87,8 +75,6 @@ def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
 
 def lag(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
     """Query, for each partition where a group lags, where the group would go on and where the partition ends."""
-    from confluent_kafka.admin import OffsetSpec
-
     places = committed(admin, group, topic)
     begin, end = _offsets(admin, topic, OffsetSpec.earliest()), ends(admin, topic)
     starts = {number: max(places.get(number, -1), begin[number]) for number in end}
@@ -97,8 +83,6 @@ def lag(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]
 
 def commit(bootstrap: str, group: str, topic: str, places: Mapping[int, int]) -> None:
     """Commit offsets for a group without members."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
-
     wanted = [TopicPartition(topic, *place) for place in places.items()]
 
     def taken() -> bool:
@@ -116,7 +100,5 @@ def commit(bootstrap: str, group: str, topic: str, places: Mapping[int, int]) ->
 
 
 def _offsets(admin: AdminClient, topic: str, spec: OffsetSpec) -> dict[int, int]:
-    from confluent_kafka import TopicPartition
-
     answers = admin.list_offsets({TopicPartition(topic, number): spec for number in partitions(admin, topic)})
     return {place.partition: answer.result(_PATIENCE).offset for place, answer in answers.items()}

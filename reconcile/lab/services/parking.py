@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from confluent_kafka import Message
 
 from reconcile.lab.services.copies import Record
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 Headers = list[tuple[str, str | bytes | None]]
 Dialect = Callable[[Record, str, Exception], Headers]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+from psycopg2.extensions import connection
 
 from reconcile.lab.services.user import OutboxEvent
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
-    from psycopg2.extensions import connection
 
 _BATCH = 500
 
 
 def producer(bootstrap: str, **overrides: object) -> Producer:
     """Build a producer as it should be: idempotent, acknowledged by all, keyed as Java's clients key."""
-    from confluent_kafka import Producer
-
     return Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from psycopg2.extensions import connection, cursor
+from psycopg2.extensions import connection, cursor
 
 ACCOUNT_TOPIC = "user-account"
 BALANCE_TOPIC = "user-balance"
