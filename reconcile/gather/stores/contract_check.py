@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg2
 from psycopg2 import sql
 
 from reconcile.config.validation import suggestion
@@ -21,8 +22,6 @@ from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.session import StoreSession
 
 if TYPE_CHECKING:
-    import psycopg2
-
     from reconcile.gather.stores.digest import Side
 
 _IDENTIFIER = re.compile(r'(?:(?:"(?:[^"]|"")*"|[\w$]+)\s*\.\s*)*("(?:[^"]|"")*"|[\w$]+)')
@@ -176,8 +175,6 @@ class _Relation:
         return Layout(tuple(forms[:ids]), version, tuple(forms[len(forms) - len(fields) :]))
 
     def _described(self, part: _Part, columns: sql.Composable, rows: sql.Composable) -> list[tuple[str, str]] | None:
-        import psycopg2
-
         statement = sql.SQL("select {} from {} limit 0").format(columns, rows)
         try:
             return self._session.described(statement)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+import psycopg2
+from psycopg2 import errorcodes
 
 from reconcile.errors import InvalidFileError, ReconcileError, RefusedError, UnreachableError
-
-if TYPE_CHECKING:
-    import psycopg2
 
 _TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 _AGAIN = "start the run again"
@@ -96,8 +95,6 @@ def row_security(said: str) -> str:
 
 def condition(code: str) -> str:
     """Look up the name of a SQLSTATE, where the message may quote what rows hold."""
-    from psycopg2 import errorcodes
-
     try:
         return f"{errorcodes.lookup(code).lower().replace('_', ' ')} (SQLSTATE {code})"
     except KeyError:
@@ -106,8 +103,6 @@ def condition(code: str) -> str:
 
 def is_lost(error: psycopg2.Error) -> bool:
     """Whether the connection is gone."""
-    import psycopg2
-
     code = error.pgcode
     if code is None:
         return isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError, psycopg2.DatabaseError))

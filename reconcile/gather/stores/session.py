@@ -7,17 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg2
 from psycopg2 import sql
+from psycopg2.extensions import adapt, connection, cursor
 
 from reconcile.domain.event import UUID
 from reconcile.gather.stores import errors
 from reconcile.settings.urls import PostgresUrl
-
-if TYPE_CHECKING:
-    import psycopg2
-    from psycopg2.extensions import connection, cursor
 
 STATEMENT_TIMEOUT = timedelta(minutes=10)
 LONGEST_SNAPSHOT = timedelta(hours=6)
@@ -87,7 +85,7 @@ class StoreSession:
         try:
             yield
         finally:
-            with suppress(self._errors()):
+            with suppress(psycopg2.Error):
                 self._database.rollback()
 
     def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:
@@ -100,14 +98,12 @@ class StoreSession:
 
     def import_snapshot(self, snapshot_id: str, longest: timedelta = LONGEST_SNAPSHOT) -> None:
         """See what the session that exported the snapshot sees; raise SnapshotLostError if it has ended."""
-        from psycopg2.extensions import adapt
-
         self._in_snapshot = True
         self._begin(longest, f"set transaction snapshot {adapt(snapshot_id).getquoted().decode()}; ")
 
     def end_snapshot(self) -> None:
         """End the snapshot: nobody can import it any more, and the database may remove what only it still saw."""
-        with suppress(self._errors()):
+        with suppress(psycopg2.Error):
             self._database.rollback()
 
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -144,8 +140,8 @@ class StoreSession:
             cursor.execute("savepoint described")
             try:
                 cursor.execute(statement)
-            except self._errors():
-                with suppress(self._errors()):
+            except psycopg2.Error:
+                with suppress(psycopg2.Error):
                     cursor.execute("rollback to savepoint described")
                 raise
             columns = cursor.description or ()
@@ -161,7 +157,7 @@ class StoreSession:
         """Query the type of each column of one of our own statements."""
         try:
             return [kind for _, kind in self.described(statement)]
-        except self._errors() as error:
+        except psycopg2.Error as error:
             raise errors.running(self.name, error, self._in_snapshot) from None
 
     def count(self, relation: sql.Composable, where: sql.Composable) -> int:
@@ -178,7 +174,7 @@ class StoreSession:
         self.rows("select 1")
 
     def _begin(self, longest: timedelta, first: str = "") -> None:
-        with suppress(self._errors()):
+        with suppress(psycopg2.Error):
             self._database.rollback()
         timeouts = {"statement_timeout": _milliseconds(self._statement_timeout)}
         timeouts["idle_in_transaction_session_timeout"] = _milliseconds(longest)
@@ -190,19 +186,11 @@ class StoreSession:
 
     @contextmanager
     def _cursor(self) -> Iterator[cursor]:
-        import psycopg2
-
         try:
             with self._database.cursor() as cursor:
                 yield cursor
         except psycopg2.Error as error:
             raise errors.running(self.name, error, self._in_snapshot) from None
-
-    @staticmethod
-    def _errors() -> type[psycopg2.Error]:
-        import psycopg2
-
-        return psycopg2.Error
 
 
 @contextmanager
@@ -210,8 +198,6 @@ def open_session(
     name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
 ) -> Iterator[StoreSession]:
     """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
-    import psycopg2
-
     try:
         database = psycopg2.connect(**{**_CONNECTION, **url.libpq()})
     except psycopg2.Error as error:
