@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,9 @@ import click
 from reconcile.cli.contract import EXAMPLES
 from reconcile.cli.output import say
 from reconcile.cli.tables import console, show_summary, table
+from reconcile.contract.model import load_contract
+from reconcile.files import committed
+from reconcile.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from reconcile.lab.folder import Lab
@@ -72,8 +76,6 @@ def _audit(lab: Lab) -> bool:
 
 def _repaired(lab: Lab, job: Job) -> bool:
     """Plan, emit, let the services consume, verify; look once more, and tell whether only what was advised is left."""
-    from dataclasses import replace
-
     from reconcile.cli.repair import show_plan, show_verified
     from reconcile.domain.plan_rules import Action
     from reconcile.lab.demo import consume
@@ -109,12 +111,9 @@ def _repaired(lab: Lab, job: Job) -> bool:
 
 @contextmanager
 def _jobs(lab: Lab) -> Iterator[list[Job]]:
-    from reconcile.contract.model import load_contract
-    from reconcile.files import committed
     from reconcile.lab import world
     from reconcile.lab.demo import RUNS
     from reconcile.pipeline.job import Job
-    from reconcile.settings.settings import load_settings
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
 

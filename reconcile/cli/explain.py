@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,12 +14,13 @@ from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.domain.finding import Finding, to_data
 from reconcile.errors import RefusedError
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import Gathered
 from reconcile.pipeline.job import run_of
+from reconcile.pipeline.runs import contract_of
+from reconcile.pipeline.shown_findings import Showing
 from reconcile.report.model import ShownRow, Story
 from reconcile.workspace import handoff
-
-if TYPE_CHECKING:
-    from reconcile.pipeline.shown_findings import Showing
 
 
 @click.command()
@@ -33,9 +33,6 @@ def explain(
     run_id: str, aggregate_id: str, consumers: tuple[str, ...], read_settings: options.ReadSettings, as_json: bool
 ) -> None:
     """Show the history of the aggregate ID in the run RUN_ID: its events, and what became of each."""
-    from reconcile.pipeline.runs import contract_of
-    from reconcile.pipeline.shown_findings import Showing
-
     settings = read_settings()
     with run_of(run_id, settings) as (place, run):
         showing = Showing.of(run, settings, contract_of(run), place.spark)
@@ -61,9 +58,6 @@ def explained(
     showing: Showing, aggregate_id: str, consumers: Collection[str] = ()
 ) -> list[tuple[Story, Finding | None]]:
     """Read the stories of an aggregate, each with its finding, in the links in which the run looked closely at it."""
-    from reconcile.pipeline import tables
-    from reconcile.pipeline.handoffs import Gathered
-
     run, spark, redaction = showing.run, showing.spark, showing.redaction
     findings = {each.link: redaction.finding(each) for each in tables.findings(run, ids=[aggregate_id], spark=spark)}
     links = [each for each in run.read(Gathered).links if not consumers or each.consumer in consumers]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,7 @@ from reconcile.cli.output import print_json
 from reconcile.cli.outputs import FenceConsumer, FenceOutput
 from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
-
-if TYPE_CHECKING:
-    from reconcile.gather.fence.fence import Fence
+from reconcile.gather.fence.fence import Fence
 
 FAULT = 1
 COULD_NOT_TELL = 2

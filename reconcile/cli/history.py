@@ -12,6 +12,7 @@ from reconcile.cli.outputs import HistoryOutput
 from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline.job import workspace_of
+from reconcile.pipeline.trend import sparkline, trends
 from reconcile.report.model import Trend
 
 _NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
@@ -29,7 +30,6 @@ def history(contract: Path, limit: int, html: Path | None, read_settings: option
     """Show how many aggregates of each copy of CONTRACT had drifted in each run."""
     agreed = load_contract(contract)
     settings = read_settings()
-    from reconcile.pipeline.trend import trends
     from reconcile.report.html import history_html
 
     with workspace_of(settings) as place:
@@ -49,8 +49,6 @@ def history(contract: Path, limit: int, html: Path | None, read_settings: option
 
 
 def _show(trend: Trend, limit: int) -> None:
-    from reconcile.pipeline.trend import sparkline
-
     points = trend.points[-limit:]
     out = console()
     out.print(f"{trend.link}  {sparkline(each.drifted for each in points)}")

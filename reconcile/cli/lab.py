@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +17,7 @@ from click.core import ParameterSource
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.cli.tables import console, table
 from reconcile.lab.folder import Lab, Ports
 
 DEFAULT_FOLDER = ".lab"
@@ -184,8 +187,6 @@ def fault(lab: Lab, names: tuple[str, ...], count: int, listing: bool, as_json: 
 @options.as_json
 def truth(lab: Lab, form: str | None, as_json: bool) -> None:
     """Show what the faults changed."""
-    import json
-
     from reconcile.lab.truth import read
 
     rows = read(lab.truth)
@@ -208,10 +209,6 @@ def _print_status(found: dict[str, Any]) -> None:
 
 def show_truth(rows: list[dict[str, Any]]) -> None:
     """Print the truth as a table, a row for each kind of difference; a narrow terminal gets fewer columns."""
-    from collections import Counter
-
-    from reconcile.cli.tables import console, table
-
     out = console()
     columns = [name for name, least in _TRUTH_COLUMNS.items() if out.width >= least]
     kinds = Counter(tuple(_cell(row[name]) for name in columns) for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 from click.core import ParameterSource
@@ -15,12 +15,10 @@ from reconcile.cli.outputs import RequestOutput
 from reconcile.contract.model import load_contract
 from reconcile.errors import UnreachableError
 from reconcile.pipeline.job import ids_of
+from reconcile.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from reconcile.pipeline.requests import RequestRecord
-    from reconcile.settings.settings import Settings
 
 
 @click.command()

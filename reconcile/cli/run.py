@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
 
 import click
 
@@ -25,6 +25,7 @@ from reconcile.cli.outputs import (
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import show_quality, show_summary
 from reconcile.errors import ReconcileError, RefusedError
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.handoffs import FINDINGS, Gathered, Summary, Verified
 from reconcile.pipeline.job import Job, ids_of, job_of, new_job
@@ -32,12 +33,9 @@ from reconcile.pipeline.logs import planned
 from reconcile.pipeline.result import quality_result
 from reconcile.pipeline.verdict import exit_code_with
 from reconcile.quality.gate import require_open, unmet
+from reconcile.quality.suites import Checked
 
-if TYPE_CHECKING:
-    from reconcile.gather.stores.digest import ComparisonMode
-    from reconcile.quality.suites import Checked
-
-_MODES = click.Choice(["auto", "digest", "full"])
+_MODES = click.Choice(get_args(ComparisonMode))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer, Contract, load_contract
 from reconcile.errors import RefusedError
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline.handoffs import Request
 from reconcile.pipeline.scope import All, Ids, Scope
 from reconcile.settings.settings import Settings, load_settings, needs_spark
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from reconcile.control.leases import HeldLease
-    from reconcile.gather.stores.digest import ComparisonMode
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from reconcile.contract.model import Contract
+from reconcile.domain.plan import Plan
 from reconcile.errors import UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import at_stage, timed
+from reconcile.settings.settings import Settings
 from reconcile.workspace.run import Run
+from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from reconcile.contract.model import Contract
-    from reconcile.domain.plan import Plan
     from reconcile.report.model import Report
-    from reconcile.settings.settings import Settings
-    from reconcile.workspace.workspace import Workspace
 
 _LOG = logging.getLogger(__name__)
 _More = ParamSpec("_More")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,8 +49,6 @@ class Checked(Part):
 @contextmanager
 def quality_context() -> Iterator[EphemeralDataContext]:
     """Open a data context that is in memory only and reports to nobody."""
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library's own, when it is imported and when it is used
         import great_expectations as gx
