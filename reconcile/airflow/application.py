@@ -11,19 +11,18 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from reconcile.config.extras import extras_named
+from reconcile.contract.model import load_contract
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import about, logged_to_stderr
 from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from reconcile.gather.stores.digest import ComparisonMode
+from reconcile.workspace.workspace import Workspace
 
 REFUSED, TRY_LATER = 2, 75
 
@@ -52,11 +51,9 @@ def application(
     patience: float,
 ) -> None:
     """Run stages of a run on Spark."""
-    from reconcile.contract.model import load_contract
     from reconcile.control.store import open_control
     from reconcile.pipeline.stages import perform
     from reconcile.spark.session import session
-    from reconcile.workspace.workspace import Workspace
 
     contract, ids = load_contract(file), _ids(ids_file)
     settings = _as_submitted(load_settings(config, workspace))

@@ -13,6 +13,7 @@ from reconcile.airflow.notifier import AlertNotifier
 from reconcile.airflow.operators import PlanApproval, RunReport, StageApplication
 from reconcile.airflow.review import read_failed_gate, read_review, unrepaired
 from reconcile.airflow.scheduled_run import ScheduledRun
+from reconcile.errors import RefusedError
 
 REPORT = Asset("reconcile_report")
 """Updated by every report, with the figures of its run."""
@@ -62,7 +63,6 @@ def plan(scheduled_run: dict[str, Any]) -> dict[str, Any]:
 @task
 def verify(scheduled_run: dict[str, Any]) -> dict[str, Any]:
     """Fail where corrections were emitted and a copy does not agree."""
-    from reconcile.errors import RefusedError
     from reconcile.pipeline.handoffs import Verified
 
     try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-from airflow.sdk import BaseOperatorLink
-
-if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.configuration import conf
 
 PREFIX = "/reconcile"
 """Where Airflow serves the web app, below the path of its own."""
@@ -16,8 +14,6 @@ PREFIX = "/reconcile"
 
 def address(path: str) -> str:
     """Build the path of a page of the web app, as a browser requests it."""
-    from airflow.sdk.configuration import conf
-
     ours: str = conf.get("api", "base_url", fallback="") or ""
     return urlsplit(ours).path.rstrip("/") + PREFIX + path
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from airflow.sdk import BaseNotifier
+from airflow.sdk import BaseNotifier, Connection, Context
+from airflow.sdk.exceptions import AirflowNotFoundException
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+from reconcile.settings.references import from_airflow
 
 CONNECTION = "reconcile_alerts"
 """An HTTP connection; its password, if it has one, is sent as a bearer token."""
@@ -52,11 +52,6 @@ def message_of(alerts: Sequence[Mapping[str, str]], context: Mapping[str, Any]) 
 
 
 def _send(message: Mapping[str, Any]) -> None:
-    from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    from reconcile.settings.references import from_airflow
-
     try:
         connection = Connection.get(CONNECTION)
     except AirflowNotFoundException:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from reconcile.airflow import spark_provider, submission
@@ -17,9 +17,6 @@ from reconcile.airflow.notifier import AlertNotifier
 from reconcile.airflow.review import APPROVE, not_applied, write_report
 from reconcile.airflow.scheduled_run import ScheduledRun
 from reconcile.errors import RefusedError
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 REFUSED = 2
 
