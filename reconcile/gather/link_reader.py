@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.contract.model import Consumer, Contract, StashTable
 from reconcile.contract.terms import Rows
@@ -29,9 +30,6 @@ from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.settings.connections import Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

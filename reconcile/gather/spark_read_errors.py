@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException  # noqa: TID253
+
 from reconcile.errors import ReconcileError
 from reconcile.gather.fence.opening import OpenFence
 from reconcile.gather.stores import errors
@@ -33,9 +36,6 @@ _LONGEST = 300
 @contextmanager
 def explained(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
     """Raise the error of the store for what Spark raises during the block; what our own code raises stays as it is."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException, PythonException
-
     try:
         yield
     except (PySparkException, Py4JError) as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame  # noqa: TID253
 
 from reconcile.gather.log.avro import AvroSchema, avro_schema
 from reconcile.gather.log.history import History, extend
@@ -17,9 +18,6 @@ from reconcile.repair import planning, topic_form
 from reconcile.repair.logged_aggregates import LoggedAggregate, logged_aggregates
 from reconcile.repair.topic_form import TopicForm
 from reconcile.settings.connections import ClusterConnection
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def cluster_connection(job: Job) -> ClusterConnection:

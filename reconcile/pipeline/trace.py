@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.gather.log import history_columns as c
 from reconcile.pipeline.gather import parked_of
@@ -13,14 +16,9 @@ from reconcile.pipeline.log_view import cluster_client, history_up_to
 from reconcile.pipeline.story import instant
 from reconcile.report.model import TracedRecord
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[TracedRecord]:
     """Read the records of an id or of a correlation id as they are now, by time; at most `limit`."""
-    from pyspark.sql import functions as f
-
     topic = job.contract.topic
     with cluster_client(job) as cluster:
         ends = cluster.ends(topic.name, cluster.topic(topic.name).partitions)
@@ -49,8 +47,6 @@ def trace(job: Job, aggregate_id: str | None, correlation_id: str | None, limit:
 
 
 def _first(rows: DataFrame, time: str, limit: int) -> list[Any]:
-    from pyspark.sql import functions as f
-
     return rows.withColumn("_micros", f.unix_micros(time)).orderBy("_micros").limit(limit).collect()
 
 

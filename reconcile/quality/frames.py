@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession, Window  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.contract.model import Consumer
 from reconcile.domain.canonical import Kind
 from reconcile.gather.log.history_columns import ID, OFFSET, PARTITION, READABLE, TIMESTAMP, VERSION
 from reconcile.gather.stores import row_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _NUMBERS = (Kind.INTEGER, Kind.NUMERIC, Kind.FLOAT)
 
@@ -28,8 +26,6 @@ def rows(read: DataFrame, consumer: Consumer, kinds: Sequence[str]) -> DataFrame
 
     A field that is compared as a number is one, any other is its canonical text.
     """
-    from pyspark.sql import functions as f
-
     named = []
     for number, (field, kind) in enumerate(zip(consumer.fields, kinds, strict=True)):
         value = f.col(row_columns.field(number))
@@ -42,9 +38,6 @@ def log(records: DataFrame, at: datetime) -> DataFrame:
 
     And with whether its version is below an earlier one in its partition.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     version = f.col(VERSION).try_cast("decimal(38,0)")
     before = Window.partitionBy(ID, PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
     inverted = f.col(ID).isNotNull() & (version < f.max(version).over(before))

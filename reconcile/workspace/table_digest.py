@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation
-    from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, Observation  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
+from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: TID253
 
 
 def observed(df: DataFrame, observation: Observation) -> DataFrame:
     """Return the same DataFrame; the next action on it gives the observation what `row_count` and `digest` need."""
-    from pyspark.sql import functions as f
-
     row = _row_hash(df.schema)
     # Sums and not XOR, so that equal rows do not cancel; of halves, so that two billion rows do not overflow.
     return df.observe(
@@ -38,9 +35,6 @@ def digest(schema: StructType, observation: Observation) -> str:
 
 def _row_hash(schema: StructType) -> Column:
     """Hash a row. Spark's hash passes over NULL, so for each column it is also hashed whether it is NULL."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     hashed: list[Column] = []
     for field in schema.fields:
         column = f.col(f"`{field.name.replace('`', '``')}`")

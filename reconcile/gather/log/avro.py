@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.contract.model import Topic
 from reconcile.errors import InvalidFileError, Problem, RefusedError
@@ -25,9 +28,6 @@ from reconcile.gather.log import avro_bounds
 from reconcile.gather.log.schema_registry import RegistryAddress, UnknownSchemaError
 from reconcile.settings.connections import Registry
 from reconcile.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _CONFLUENT = struct.Struct(">bI")  # a zero byte and the schema's number
 _SINGLE_OBJECT = b"\xc3\x01"  # and eight bytes of the schema's fingerprint
@@ -82,7 +82,6 @@ class AvroSchema:
 
     def text(self, value: Column) -> Column:
         """Decode values as JSON text; NULL for those that cannot be read."""
-        from pyspark.sql import functions as f
 
         def decode(data: bytes | None) -> str | None:
             return None if data is None else self.read(bytes(data))

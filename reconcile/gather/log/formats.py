@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
+
 from reconcile.domain.event import event_id
 from reconcile.errors import RefusedError
 from reconcile.gather.log import json_objects
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from reconcile.gather.log.avro import AvroSchema
 
 TEXT = "_text"
@@ -32,8 +33,6 @@ _UNNAMED = event_id((), None, None, _NOWHERE)
 
 def decoded(records: DataFrame, value_format: str, avro: AvroSchema | None = None) -> DataFrame:
     """Add TEXT, DELETED and POSITION to records that have `value`; raise RefusedError for Avro without a schema."""
-    from pyspark.sql import functions as f
-
     if value_format == "debezium-json":
         return _unwrapped(records.withColumn(TEXT, _utf8(f.col("value"))))
     if value_format == "json":
@@ -56,15 +55,11 @@ def position(source: str | None) -> str | None:
 
 
 def _utf8(value: Column) -> Column:
-    from pyspark.sql import functions as f
-
     return f.try_validate_utf8(value.cast("string"))
 
 
 def _unwrapped(records: DataFrame) -> DataFrame:
     """Unwrap the envelope, which stands alone, or as `payload` beside its schema."""
-    from pyspark.sql import functions as f
-
     columns = [each for each in records.columns if each != TEXT]
     whole, at = json_objects.with_paths(records, TEXT, ["$.payload"], _READABLE)
     inner = whole.select(*columns, f.coalesce(at["$.payload"], f.when(f.col(_READABLE), f.col(TEXT))).alias(TEXT))
@@ -88,6 +83,4 @@ def _unwrapped(records: DataFrame) -> DataFrame:
 
 def _position(source: Column) -> Column:
     """Name the change by its place in the source's log, as `domain.event` names it."""
-    from pyspark.sql import functions as f
-
     return f.udf(position, "string", useArrow=True)(source)

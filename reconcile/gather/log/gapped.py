@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.gather.log.history_columns import EARLIEST, LATEST
 from reconcile.gather.log.index import Range
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka import reader
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import DataFrame, SparkSession
 
 _MANY = 0.005
 """Gaps for each record; measured, the two ways take the same time at about so many."""
@@ -91,8 +90,6 @@ def _consumed(
 
 
 def _arrow(found: Sequence[Any], *, headers: bool) -> pa.RecordBatch:
-    import pyarrow as pa
-
     columns = {
         "key": pa.array([record.key() for record in found], pa.binary()),
         "value": pa.array([record.value() for record in found], pa.binary()),

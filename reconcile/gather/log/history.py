@@ -13,7 +13,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
@@ -26,9 +29,6 @@ from reconcile.kafka import options as kafka_options
 from reconcile.kafka.client import ClusterClient
 from reconcile.settings import connections
 from reconcile.workspace.filesystem import literal
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,9 +59,6 @@ class History:
 
         Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many.
         """
-        from pyspark.sql import DataFrame
-        from pyspark.sql import functions as f
-
         paths = [literal(self.home.uri(segment.name)) for segment in self.index.segments]
         if paths:
             stored = spark.read.schema(self.derivation.schema).parquet(*paths)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType  # noqa: TID253
 
 _TOP = re.compile(r"\$(?:\.(\w+)|\['([^']+)'\])")
 # As strict as the standard: Spark would also take what no consumer's parser takes.
@@ -28,9 +28,6 @@ def with_paths(df: DataFrame, text: str, paths: Iterable[str], readable: str) ->
     What lies there is given as text, an object as JSON, and JSON's null as NULL. It is NULL where the text cannot be
     read, even if the part up to the path could.
     """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
-
     names = {path: name for path in dict.fromkeys(paths) if (name := _top_level(path)) is not None}
     end = uuid4().hex
     fields = [StructField(name, StringType()) for name in (*dict.fromkeys(names.values()), end)]

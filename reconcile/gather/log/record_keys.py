@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.domain import key as domain_key
 from reconcile.domain.key import KeyType
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 
 def decoded(key: Column, key_type: str) -> Column:
     """Decode the id in a key; NULL for a null key and for one that cannot be read."""
-    from pyspark.sql import functions as f
-
     kind = KeyType(key_type)
     if kind is KeyType.STRING:
         return f.try_validate_utf8(key.cast("string"))
@@ -29,8 +25,6 @@ def decoded(key: Column, key_type: str) -> Column:
 
 def encoded(id_text: Column, key_type: str) -> Column | None:
     """Encode the key's bytes for ids that `decoded` gave; None where different bytes can hold the same id."""
-    from pyspark.sql import functions as f
-
     kind = KeyType(key_type)
     if kind is KeyType.STRING:
         return id_text.cast("binary")
@@ -42,8 +36,6 @@ def encoded(id_text: Column, key_type: str) -> Column | None:
 
 
 def _decoded_json(key: Column) -> Column:
-    from pyspark.sql import functions as f
-
     def decode(data: bytes | None) -> str | None:
         return domain_key.decode(data, KeyType.JSON)
 

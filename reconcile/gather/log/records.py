@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
+
+from pyspark.sql import Column, DataFrame  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.contract.model import Topic
 from reconcile.gather.log import formats, json_objects, record_keys
 from reconcile.gather.log import history_columns as c
 from reconcile.gather.log.avro import AvroSchema
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _LAYOUT = 2  # grows when the same record would give other columns
 _HEADER = "header:"
@@ -84,8 +84,6 @@ class Derivation:
 
     def stored(self, records: DataFrame) -> DataFrame:
         """Build the columns to store, of records as Kafka's source gives them."""
-        from pyspark.sql import functions as f
-
         text = formats.decoded(records, self.value_format, self.avro)
         paths = [locator for locator in self._locators.values() if not locator.startswith(_HEADER)]
         parsed, at = json_objects.with_paths(text, formats.TEXT, paths, _READABLE)
@@ -118,8 +116,6 @@ class Derivation:
 
     def shown(self, stored: DataFrame, topic: str) -> DataFrame:
         """Build the columns that a history shows, of those that are stored."""
-        from pyspark.sql import functions as f
-
         encoded = record_keys.encoded(f.col(c.ID), self.key_type)
         key = f.col(c.KEY) if encoded is None else f.coalesce(f.col(c.KEY), encoded)
         return stored.select(
@@ -144,21 +140,15 @@ class Derivation:
 
 def is_origin(topic: str) -> Column:
     """Whether a record of a history is named by where it stands, as nothing else names it."""
-    from pyspark.sql import functions as f
-
     return f.col(c.EVENT_ID) == _origin(topic)
 
 
 def _origin(topic: str) -> Column:
-    from pyspark.sql import functions as f
-
     return f.concat(f.lit(f"{topic}-"), f.col(c.PARTITION), f.lit("@"), f.col(c.OFFSET))
 
 
 def _header(name: str) -> Column:
     """Build the text of a header, of the last one where there are several."""
-    from pyspark.sql import functions as f
-
     headers = f.reverse(f.col("headers"))
     place = f.array_position(headers.getField("key"), f.lit(name))
     value = f.get(headers.getField("value"), (place - 1).cast("int"))

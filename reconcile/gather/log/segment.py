@@ -7,7 +7,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException  # noqa: TID253
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
+from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.errors import UnreachableError
 from reconcile.gather.log import gapped
@@ -18,9 +23,6 @@ from reconcile.gather.log.store import Home
 from reconcile.kafka import options as kafka_options
 from reconcile.spark.java_causes import root_cause
 from reconcile.workspace.filesystem import literal
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 # Measured: at the 500 records a poll that Kafka gives by default, reading takes half as long again.
 # After each poll Spark asks where the log begins and ends, and is answered only after the fetch that was begun ahead;
@@ -99,10 +101,6 @@ def write_segment(
     index: Index,
 ) -> Segment:
     """Read ranges of offsets into a new segment, which no index names yet; raise ReadFailedError if that fails."""
-    from confluent_kafka import KafkaException
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     name = home.new_segment(index)
     try:
         records = source.records(spark, ranges, headers=derivation.needs_headers)
@@ -116,8 +114,6 @@ def write_segment(
 
 def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Home) -> Segment:
     """Look at what was written: by narrow columns alone, so that it costs little."""
-    from pyspark.sql import functions as f
-
     place = f.xxhash64(c.OFFSET, c.TIMESTAMP, c.ID_HASH)
     no_id = f.col(c.ID).isNull()
     found = {

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from psycopg2 import sql
 
 from reconcile.gather.stores import digest
@@ -36,8 +37,6 @@ class Differing:
 
 def compare(source: PostgresStore, source_reading: Reading, copy: PostgresStore, copy_reading: Reading) -> Differing:
     """Digest both sides, and compare bucket by bucket; rows without an id, and ids that stand twice, always differ."""
-    import numpy as np
-
     with ThreadPoolExecutor(2) as pool:
         of_source = pool.submit(_digest, source, source_reading)
         of_copy = pool.submit(_digest, copy, copy_reading)
@@ -55,8 +54,6 @@ def compare(source: PostgresStore, source_reading: Reading, copy: PostgresStore,
 
 def _digest(store: PostgresStore, reading: Reading) -> tuple[Any, bool]:
     """Query rows, high and low by bucket, those without an id last; and whether no id can stand twice."""
-    import numpy as np
-
     found = np.zeros((reading.buckets + 1, 3), dtype=np.int64)
     with _session(store) as session:
         for batch in session.batches(digest.digest(reading)):

@@ -11,16 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
 from pyspark.sql import types as t  # noqa: TID253
 
 from reconcile.domain.canonical import CanonicalType, Kind, Layout, json_text
 from reconcile.errors import RefusedError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 def types(frame: DataFrame, columns: Layout[str]) -> Layout[str]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.domain.canonical import CanonicalType, Layout
 from reconcile.gather.stores import canonical_columns, digest, postgres_store, row_columns
 from reconcile.gather.stores.digest import NO_ID, Reading
 from reconcile.gather.stores.postgres_store import PostgresStore
 from reconcile.gather.stores.session import StoreSession, open_session
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import DataFrame, SparkSession
 
 _AT_ONCE = 5000
 
@@ -96,8 +94,6 @@ class SparkRows:
 
 
 def _arrow(rows: list[tuple[Any, ...]], fields: int) -> pa.RecordBatch:
-    import pyarrow as pa
-
     names = [row_columns.ID, row_columns.VERSION, *map(row_columns.field, range(fields))]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=names)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from psycopg2 import sql
 from psycopg2.extensions import adapt
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.gather.stores import contract_sql, digest
 from reconcile.gather.stores.digest import Reading
 from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
 from reconcile.settings.urls import PostgresUrl
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FETCH_SIZE = 10_000
 _MOST_PARTS = 32

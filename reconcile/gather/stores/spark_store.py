@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException  # noqa: TID253
+from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.domain.canonical import Layout
 from reconcile.errors import RefusedError
@@ -13,9 +16,6 @@ from reconcile.gather.stores.errors import StoreReadError, StoreRefusedError
 from reconcile.settings.connections import Folder, JdbcUrl
 from reconcile.spark import internals
 from reconcile.spark.java_causes import root_cause
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _DRIVERS = {
     "db2": "com.ibm.db2.jcc.DB2Driver",
@@ -48,9 +48,6 @@ class SparkStore:
 
     def frame(self, spark: SparkSession, side: Side) -> DataFrame:
         """Read a side's columns under the names in `columns`; raise StoreReadError or StoreRefusedError."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import AnalysisException, PySparkException
-
         read = self._of_folder if isinstance(self.place, str) else self._by_jdbc
         try:
             return read(spark, side)
