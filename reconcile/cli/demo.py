@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconcile.cli.contract import EXAMPLES
 from reconcile.cli.output import say
 from reconcile.cli.tables import console, show_summary, table
-from reconcile.contract.model import load_contract
 from reconcile.files import committed
-from reconcile.settings.settings import load_settings
-
-if TYPE_CHECKING:
-    from reconcile.lab.folder import Lab
-    from reconcile.pipeline.job import Job
+from reconcile.lab.folder import Lab
+from reconcile.pipeline.job import Job, new_job
 
 
 @click.command()
@@ -31,7 +27,6 @@ def demo(keep: bool) -> None:
     """
     from reconcile.lab import world
     from reconcile.lab.demo import FOLDER, RUNS, damaged_world, end
-    from reconcile.lab.folder import Lab
 
     lab = Lab(FOLDER)
     try:
@@ -113,18 +108,12 @@ def _repaired(lab: Lab, job: Job) -> bool:
 def _jobs(lab: Lab) -> Iterator[list[Job]]:
     from reconcile.lab import world
     from reconcile.lab.demo import RUNS
-    from reconcile.pipeline.job import Job
-    from reconcile.spark.session import session
-    from reconcile.workspace.workspace import Workspace
 
-    settings = load_settings(world.settings_file(lab), str(RUNS))
-    with session(settings, "reconcile demo") as spark:
-        place = Workspace(settings.workspace, spark)
-        files = [committed("contracts", f"{name}.yaml") for name in EXAMPLES]
-        yield [
-            Job(load_contract(file), file, settings, place, place.run(f"demo-{name}"), spark_session=spark)
-            for name, file in zip(EXAMPLES, files, strict=True)
-        ]
+    config = world.settings_file(lab)
+    files = {name: committed("contracts", f"{name}.yaml") for name in EXAMPLES}
+    with ExitStack() as stack:  # the first one starts Spark, for all
+        opened = (new_job(file, config, str(RUNS), run_id=f"demo-{name}") for name, file in files.items())
+        yield [stack.enter_context(each) for each in opened]
 
 
 def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
