@@ -21,7 +21,7 @@ from pyspark.sql import functions as f  # noqa: TID253
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.log.history_columns import ID, ID_HASH
-from reconcile.gather.log.index import Index, LogState, Range, extended, plan_extension, pruned
+from reconcile.gather.log.index import Index, LogState, extended, plan_extension, pruned
 from reconcile.gather.log.records import Derivation, DerivationOptions
 from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
 from reconcile.gather.log.store import HistoryStore, Home
@@ -51,8 +51,6 @@ class History:
     home: Home
     index: Index
     derivation: Derivation
-    short: Mapping[int, Range]
-    """Where transactions are still open: offsets that were wanted and cannot be read yet."""
 
     def records(self, spark: SparkSession, ids: Iterable[str] | DataFrame | None = None) -> DataFrame:
         """Read the records, under the names in `history_columns`: all of them, or those of some ids.
@@ -108,10 +106,9 @@ def extend(
     for _ in range(_ATTEMPTS):
         index = home.load() or _empty(topic, log, derivation)
         extension = plan_extension(index, log, until)
-        short = {p: (log.stable[p], end) for p, end in until.items() if log.stable[p] < end}
         if not extension.changes:
             _LOG.debug(f"{topic.name}: the history has all of it")
-            return History(home, index, derivation, short)
+            return History(home, index, derivation)
         segment = failure = None
         if extension.ranges:
             number = sum(end - start for start, end in extension.ranges.values())
@@ -132,7 +129,7 @@ def extend(
         if home.publish(following):
             home.remove_leftovers()
             _LOG.debug(f"{topic.name}: the history is extended by {segment.rows if segment else 0:,} records")
-            return History(home, following, derivation, short)
+            return History(home, following, derivation)
     raise UnsettledHistoryError(f"the log of {topic.name}, or its history, changed at each of {_ATTEMPTS} attempts")
 
 
