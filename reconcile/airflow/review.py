@@ -180,7 +180,9 @@ def _body(plan: Plan) -> str:
     lines = []
     for link in plan.links:
         counts = link.counts
-        what = ", ".join(f"{counts[name]:,} {name}" for name in ("restate", "tombstone", "advice") if counts[name])
+        what = ", ".join(
+            f"{counts[name]:,} {name}" for name in ("restate", "compensate", "tombstone", "advice") if counts[name]
+        )
         lines.append(f"- **{link.link}**: {what or 'nothing'}; to `{link.topic}`, also read by {link.also_read_by}")
         lines += [f"  - note: {each}" for each in link.warnings]
         causes = Counter(item.cause for item in link.corrections)

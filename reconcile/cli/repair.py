@@ -168,7 +168,7 @@ def numbers(made: Plan) -> str:
 def show_plan(made: Plan, limit: int) -> None:
     """Show a plan: what goes where and who reads it, then line by line."""
     out = console()
-    headings = ("restate", "tombstone", "advice", "not repaired")
+    headings = ("restate", "compensate", "tombstone", "advice", "not repaired")
     links = table("link", "to", "partitions by", "also read by", *headings, right=headings, wrap=("also read by",))
     for link in made.links:
         figures = (f"{number:,}" for number in link.counts.values())
@@ -223,7 +223,9 @@ def _reasons(reasons: Any) -> None:
 
 def _cells(item: Item) -> Sequence[str]:
     where = ", ".join(map(str, item.partitions)) or "-"
-    return item.link, item.aggregate_id or "(none)", item.action.value, where, item.cause, item.reason
+    amounts = (f"{name} {'' if amount.startswith('-') else '+'}{amount}" for name, amount in item.amounts.items())
+    action = " ".join([item.action.value, ", ".join(amounts)]).rstrip()
+    return item.link, item.aggregate_id or "(none)", action, where, item.cause, item.reason
 
 
 def _verdict(made: Plan) -> str:

@@ -262,6 +262,8 @@ class RepairTerms(Model):
     """How sure the cause of a finding has to be; below it there is advice. A deletion always wants `certain`."""
     approval: Literal["required", "none"] = "required"
     """Whether a person approves each plan before it is applied."""
+    compensate: bool = False
+    """Whether a wrong sum (`apply: add`) gets the difference, as an event on a route of the consumer's own."""
 
 
 class Consumer(Rows):
@@ -303,5 +305,19 @@ class Consumer(Rows):
             if field.apply == "add" and field.event is None:
                 message = "`apply: add` needs `event`, which tells how much each event adds"
                 found.append((("fields", index, "apply"), message))
+        if self.repair.compensate:
+            found += [(("repair", "compensate"), message) for message in self._against_compensation()]
         require_consistent(found)
         return self
+
+    def _against_compensation(self) -> Iterator[str]:
+        """Say what it takes for an event with a difference to be added once, and by this consumer alone."""
+        if self.repair.route == "main":
+            yield "needs `route: {topic: ...}`: on the main topic every group would add the difference"
+        ledger = self.failure.ledger
+        if (ledger is None or ledger.event_id is None) and not (self.guard == "newer" and self.version):
+            yield "needs failure.ledger.event_id, or `guard: newer` with `version`: an event may come twice"
+        if self.semantics == "records":
+            yield "needs `semantics: state`: the copy never changes what it has"
+        if not any(field.apply == "add" for field in self.fields):
+            yield "needs a field with `apply: add`"

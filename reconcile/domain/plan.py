@@ -42,6 +42,8 @@ class Item(_Frozen):
     correction_id: str | None = None
     key: str | None = None
     """A digest of its key's bytes."""
+    amounts: Mapping[str, str] = {}
+    """What is added to each sum of the copy, by field."""
 
 
 class OutsideReader(_Frozen):

@@ -18,6 +18,8 @@ class Action(StrEnum):
 
     RESTATE = "restate"
     """An event that carries the source's current state and version."""
+    COMPENSATE = "compensate"
+    """An event with what the copy's sums lack."""
     TOMBSTONE = "tombstone"
     """An event that deletes the aggregate."""
     ADVICE = "advice"
@@ -28,7 +30,7 @@ class Action(StrEnum):
     @property
     def writes(self) -> bool:
         """Whether it emits a record."""
-        return self in (Action.RESTATE, Action.TOMBSTONE)
+        return self in (Action.RESTATE, Action.COMPENSATE, Action.TOMBSTONE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Terms:
     carried: frozenset[str] = frozenset()
     """The compared fields that a correction carries."""
     adds: frozenset[str] = frozenset()
-    """The compared fields that events add to; a correction carries no such change."""
+    """The compared fields that events add to; a restatement carries no such change."""
+    compensates: frozenset[str] = frozenset()
+    """Those of them whose difference an event may bring."""
     restates: bool = True
     """Whether the contract says how a value is built."""
     deletable: bool = True
@@ -93,6 +97,8 @@ class AggregateFacts:
     """Whether the log's newest event of it says that it exists."""
     arrived: bool = False
     """Whether the log has records of it that it did not have when the run read it."""
+    unsettled: str | None = None
+    """Why nobody can say what its sums lack."""
 
 
 def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
@@ -109,7 +115,9 @@ def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
         against = _not_repaired(
             f"the group has not consumed its records in partition {where}: they could overtake a correction"
         )
-    return against or Treatment(base.action, base.reason + _not_brought(finding, terms))
+    if against is None and base.action is Action.COMPENSATE and facts.unsettled is not None:
+        against = _not_repaired(facts.unsettled)
+    return against or Treatment(base.action, base.reason + _not_brought(finding, terms, base.action))
 
 
 def published_since(cause: str, basis: int | None, logged: int | None) -> bool:
@@ -126,7 +134,7 @@ def by_finding(finding: Finding, terms: Terms) -> Treatment:
     """Choose what would be done about a finding as far as it and the contract alone show."""
     base = _by_status(finding) or _by_cause(finding, terms)
     if base.action.writes:
-        base = _against_contract(finding, terms, base) or base
+        base = _against_contract(finding, terms, base) or _compensated(finding, terms, base)
     return _ISOLATION_UNKNOWN if base.action.writes and not terms.isolation_known else base
 
 
@@ -185,6 +193,8 @@ def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
     """Say why no event could carry what differs, if none could."""
     if not terms.restates:
         return _advice("the contract does not say how a value is built: add topic.value")
+    if _sums(finding, terms):
+        return _lies_unresolved(finding)
     differ = {each.name for each in finding.fields}
     if terms.adds and (finding.difference is Difference.MISSING or (differ and differ <= terms.adds)):
         names = ", ".join(sorted(terms.adds & differ or terms.adds))
@@ -192,6 +202,29 @@ def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
     if differ and not differ & terms.carried:
         return _advice(f"no correction brings {', '.join(sorted(differ))}: correct the copy by hand")
     return None
+
+
+def _sums(finding: Finding, terms: Terms) -> frozenset[str]:
+    """Choose the sums that differ, if an event with the difference may bring them all."""
+    wrong = terms.adds & {each.name for each in finding.fields}
+    fits = finding.difference is Difference.CHANGED and wrong <= terms.compensates
+    return frozenset(wrong) if fits else frozenset()
+
+
+def _lies_unresolved(finding: Finding) -> Treatment | None:
+    """Say that an event of it lies somewhere, and would be added to what a difference brings."""
+    kind = next((each.kind for each in finding.evidence if each.unresolved), None)
+    if kind is None:
+        return None
+    return _advice(f"an unresolved event of it lies in the {kind.replace('_', ' ')} topic: resolve it first")
+
+
+def _compensated(finding: Finding, terms: Terms, base: Treatment) -> Treatment:
+    """Choose the event with the difference where sums differ."""
+    wrong = _sums(finding, terms)
+    if base.action is not Action.RESTATE or not wrong:
+        return base
+    return Treatment(Action.COMPENSATE, f"{base.reason}; {', '.join(sorted(wrong))} gets the difference")
 
 
 def _against_overtaking(finding: Finding, facts: AggregateFacts) -> Treatment | None:
@@ -253,9 +286,10 @@ def _against_deletion(finding: Finding, terms: Terms, facts: AggregateFacts) -> 
     return _ignored(finding, terms, facts.last_version)
 
 
-def _not_brought(finding: Finding, terms: Terms) -> str:
+def _not_brought(finding: Finding, terms: Terms, action: Action) -> str:
     """Name the fields that differ and that the correction does not bring."""
-    rest = sorted({each.name for each in finding.fields} - terms.carried)
+    brought = terms.compensates if action is Action.COMPENSATE else terms.carried
+    rest = sorted({each.name for each in finding.fields} - brought)
     return f"; it does not bring {', '.join(rest)}" if rest else ""
 
 

@@ -13,7 +13,9 @@ from reconcile.contract.model import Consumer
 from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped
 from reconcile.control.leases import HeldLease, holder
 from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.correction import Correction
 from reconcile.domain.plan import LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
@@ -23,11 +25,12 @@ from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection
 from reconcile.pipeline.logs import about
 from reconcile.pipeline.plan import MADE_OF
+from reconcile.pipeline.sums import read_sums
 from reconcile.quality import gate
 from reconcile.repair import planning
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.emission import EmissionTask, emit
-from reconcile.repair.guard import Guarded, NewerThanBasis, SourceNow, guarded
+from reconcile.repair.guard import Guarded, NewerThanBasis, SourceNow, guarded, summed_since
 from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.source_values import SourceValues
 from reconcile.repair.verification import last_places, passed
@@ -135,7 +138,8 @@ class _Applying:
         may, writer = self._guarded(link)
         newer = NewerThanBasis(job.contract.topic, writer.form.codec, job.run.id)
         task = EmissionTask(link.link, job.run.id, link.topic, cluster_connection(job).resolve(), link.since)
-        outcome = emit(may.corrections, task, control=self.control, held=held, newer=newer)
+        still = partial(self._still, link)
+        outcome = emit(may.corrections, task, control=self.control, held=held, newer=newer, still=still)
         _LOG.debug(f"{link.link}: {len(outcome.emitted):,} records emitted, {len(outcome.already):,} were there")
         _LOG.debug(f"{link.link}: {len(may.dropped) + len(outcome.dropped):,} corrections dropped")
         intended = {
@@ -147,6 +151,18 @@ class _Applying:
             gone = [Dropped(id_, may.dropped[id_]) for id_ in sorted(intended)]
             self.control.corrections.mark_dropped(held.require(), job.run.id, gone)
         return may.dropped
+
+    def _still(self, link: LinkPlan, batch: Sequence[Correction]) -> Mapping[str, str]:
+        """Read the sums that get a difference once more, right before that is committed; say which lack another."""
+        ids = {each.id for each in batch}
+        items = [each for each in link.corrections if each.correction_id in ids and each.action is Action.COMPENSATE]
+        if not items:
+            return {}
+        consumer = self.job.contract.consumer(link.consumer)
+        with open_link(self.job, consumer) as reader:
+            sums = read_sums(self.job, consumer, reader, [each.aggregate_id or "" for each in items])
+        found = {each.correction_id or "": summed_since(each, sums) for each in items}
+        return {id_: why for id_, why in found.items() if why is not None}
 
     def _guarded(self, link: LinkPlan) -> tuple[Guarded, CorrectionWriter]:
         """Read log and source again, and write the records of what has not moved on."""
@@ -163,8 +179,15 @@ class _Applying:
         for id_ in ids:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
                 logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
-        with open_link(job, contract.consumer(link.consumer)) as reader:
-            source = SourceNow(SourceValues(reader).of(ids), reader.waiting(ids), reader.opened.fence.source.limits)
+        consumer = contract.consumer(link.consumer)
+        compensated = [each.aggregate_id or "" for each in link.corrections if each.action is Action.COMPENSATE]
+        with open_link(job, consumer) as reader:
+            source = SourceNow(
+                SourceValues(reader).of(ids),
+                reader.waiting(ids),
+                reader.opened.fence.source.limits,
+                read_sums(job, consumer, reader, compensated),
+            )
         return guarded(link.corrections, source, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:

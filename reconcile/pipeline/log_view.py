@@ -15,6 +15,7 @@ from reconcile.gather.log.store import HistoryStore
 from reconcile.kafka.client import ClusterClient
 from reconcile.pipeline.job import Job
 from reconcile.repair import planning, topic_form
+from reconcile.repair.correction_writer import added
 from reconcile.repair.logged_aggregates import LoggedAggregate, logged_aggregates
 from reconcile.repair.topic_form import TopicForm
 from reconcile.settings.connections import ClusterConnection
@@ -58,7 +59,8 @@ class LogView:
         begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
         history = history_up_to(job, ends)
         samples = topic_form.newest(cluster, topic.name, begins, ends)
-        form = topic_form.learned(topic, samples, value_schema(job), planning.carried_paths(job.contract))
+        carried, amounts = planning.carried_paths(job.contract), sorted(added(job.contract))
+        form = topic_form.learned(topic, samples, value_schema(job), carried, amounts)
         return cls(job, history, form)
 
     @property
@@ -70,4 +72,5 @@ class LogView:
         """Read what the log says of some aggregates, by their ids."""
         wanted = self.job.spark.createDataFrame([(each,) for each in ids], f"{ID} string")
         contract = self.job.contract
-        return logged_aggregates(self.records, wanted, contract.topic.ignore_types, planning.carried_paths(contract))
+        carried, amounts = planning.carried_paths(contract), sorted(added(contract))
+        return logged_aggregates(self.records, wanted, contract.topic.ignore_types, carried, amounts)

@@ -23,6 +23,7 @@ from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, value_schema
 from reconcile.pipeline.scope import All
+from reconcile.pipeline.sums import read_sums
 from reconcile.quality import gate
 from reconcile.repair import planning
 from reconcile.repair.planning import LinkFacts, Route, TopicFacts
@@ -168,6 +169,9 @@ class _Planning:
                             waiting=reader.waiting(draft.ids),
                             unproven=opened.fence.source.limits,
                             log_ends=log_ends,
+                            sums=read_sums(
+                                job, consumer, reader, planning.to_compensate(draft.findings, contract, consumer)
+                            ),
                             misread=misread,
                         )
                         found[link] = planning.planned(

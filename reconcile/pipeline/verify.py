@@ -10,25 +10,22 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reconcile.audit import link_facts
 from reconcile.contract.model import Consumer
 from reconcile.control.corrections import PENDING, CorrectionOutcome, CorrectionRecord, CorrectionState
 from reconcile.control.leases import holder
 from reconcile.control.store import ControlStore, open_control
-from reconcile.domain.canonical import version_number
-from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.plan import Item, LinkPlan, Plan
-from reconcile.gather.stores import row_columns
 from reconcile.pipeline.apply import awaited, open_link
 from reconcile.pipeline.handoffs import Applied, Summary, Verified, VerifiedCorrection, VerifiedLink
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client
 from reconcile.pipeline.logs import about
+from reconcile.pipeline.sums import both_rows
 from reconcile.repair import planning
 from reconcile.repair.verification import Compared, last_places, outcome_of, passed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 _LOG = logging.getLogger(__name__)
 
@@ -115,12 +112,9 @@ class _Verifying:
         job = self.job
         if not items:
             return {}
-        ids = [(each.aggregate_id,) for each in items.values()]
-        with open_link(job, consumer) as reader, reader.reading():
-            wanted = job.spark.createDataFrame(ids, f"{row_columns.ID} string")
-            source, copy = reader.rows
-            rules = link_facts.field_rules(consumer, copy.form.fields)
-            sources, copies = (_rows(each.among(wanted), rules) for each in (source, copy))
+        ids = [each.aggregate_id or "" for each in items.values()]
+        with open_link(job, consumer) as reader:
+            sources, copies, rules = both_rows(job, consumer, reader, ids)
         compared = Compared(rules, planning.terms(job.contract, consumer).carried, consumer.guard)
         return {
             id_: outcome_of(each, sources.get(each.aggregate_id or ""), copies.get(each.aggregate_id or ""), compared)
@@ -168,11 +162,3 @@ def _verified(
     failing = any(each.outcomes.get(CorrectionState.UNVERIFIED) or each.beyond_tolerance for each in links)
     code = 2 if not summary.complete else int(failing)
     return Verified(run_id=job.run.id, links=tuple(links), exit_code=code)
-
-
-def _rows(frame: DataFrame, rules: Sequence[FieldRule]) -> dict[str, Row]:
-    names = [rule.name for rule in rules]
-    return {
-        id_text: Row(dict(zip(names, values, strict=True)), version_number(version))
-        for id_text, version, *values in frame.collect()
-    }

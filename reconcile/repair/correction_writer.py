@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from reconcile.contract.model import Contract, Topic
@@ -16,6 +17,7 @@ from reconcile.domain.correction import Correction
 from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action
 from reconcile.repair import json_values
+from reconcile.repair.compensation import compensable
 from reconcile.repair.json_values import MisfitError, fitted, path_of, put, written
 from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.source_values import SourceRow
@@ -48,7 +50,7 @@ class CorrectionWriter:
         assert logged.key is not None
         event_id = words.event_id(item.correction_id, self.run_id)
         body = self._body(item, logged, row)
-        type_ = self._type(logged, body)
+        type_ = self._type(item, logged, body)
         if body is not None:
             self._put_places(body, event_id, type_)
         value = None if body is None else self.form.codec.write(body)
@@ -75,7 +77,20 @@ class CorrectionWriter:
         if item.action is Action.TOMBSTONE:
             return None if self.contract.topic.delete == TOMBSTONE else self._deleted(logged, row)
         assert row is not None
-        return self._of_row(row)
+        return self._of_row(row) if item.action is Action.RESTATE else self._compensating(item, row)
+
+    def _compensating(self, item: Item, row: SourceRow) -> dict[str, Any]:
+        """Build what identifies the aggregate, with the amounts, and nothing that a newer event may have set since."""
+        body = self._of_row(row)
+        consumer = next(each for each in self.contract.consumers if self.contract.link(each) == item.link)
+        for compared in consumer.fields:
+            if compared.apply == "set" and compared.event is not None:
+                for path in mapping.paths(compared.event):
+                    json_values.take_out(body, path_of(path))
+        paths = compensable(consumer)
+        for name, amount in item.amounts.items():
+            put(body, paths[name], self._fitted(paths[name], Decimal(amount)))
+        return body
 
     def _of_row(self, row: SourceRow) -> dict[str, Any]:
         topic = self.contract.topic
@@ -105,15 +120,20 @@ class CorrectionWriter:
         if state is None or wanted is None:
             raise MisfitError("no record of it and no row are left that a deletion could be made of")
         body = {name: copy.deepcopy(value) for name, value in state.items() if not name.startswith("__")}
-        for path in _added(self.contract):
+        for path in added(self.contract):
             json_values.take_out(body, path)
         put(body, *wanted)
         return body
 
-    def _type(self, logged: LoggedAggregate, body: dict[str, Any] | None) -> str | None:
+    def _type(self, item: Item, logged: LoggedAggregate, body: dict[str, Any] | None) -> str | None:
         topic = self.contract.topic
         if topic.type is None:
             return None
+        if item.action is Action.COMPENSATE:
+            adding = logged.adding_type or self.form.adding_type
+            if adding is None:
+                raise MisfitError("no record of the topic shows which type an event with an amount has")
+            return adding
         deleting = self.form.deleting_type if body is None else None
         found = topic.correction_type or deleting or logged.type or self.form.usual_type
         if found is None:
@@ -168,7 +188,7 @@ class CorrectionWriter:
 
 def carried(contract: Contract) -> tuple[str, ...]:
     """List the entries of topic.value that corrections carry: none that events add to, as that would be added anew."""
-    adds = _added(contract)
+    adds = added(contract)
     return tuple(name for name in contract.topic.value or () if path_of(name) not in adds)
 
 
@@ -189,7 +209,7 @@ def versioned_deletion(topic: Topic) -> bool:
     return topic.format != "debezium-json" or test is None or test[0] != ("__op",)
 
 
-def _added(contract: Contract) -> set[json_values.Path]:
+def added(contract: Contract) -> set[json_values.Path]:
     """Collect the paths that events add to."""
     return {
         path_of(path)

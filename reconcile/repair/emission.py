@@ -34,6 +34,8 @@ _EARLIER = "an earlier attempt left it out"
 
 Place = tuple[str, int]
 """A correction's id and its partition."""
+Still = Callable[[Sequence[Correction]], Mapping[str, str]]
+"""Says why some of a batch may not be committed any more, by their ids; asked right before the commit."""
 Newer = Callable[["Message", Correction], bool]
 """Tells whether a record of a correction's key is newer than what the correction was made from."""
 
@@ -77,6 +79,11 @@ class Outcome:
     already: tuple[Placed, ...] = ()
 
 
+def _all_still_hold(_batch: Sequence[Correction]) -> Mapping[str, str]:
+    """Nothing but a newer event speaks against a correction."""
+    return {}
+
+
 def _go_on(_step: str) -> None:
     """Do nothing between the steps."""
 
@@ -88,6 +95,7 @@ def emit(
     control: ControlStore,
     held: HeldLease,
     newer: Newer,
+    still: Still = _all_still_hold,
     batch: int = 250,
     step: Callable[[str], None] = _go_on,
 ) -> Outcome:
@@ -101,7 +109,7 @@ def emit(
     step("before_intents")
     control.corrections.intend(held.require(), (_intent(each, task.run_id) for each in corrections))
     step("after_intents")
-    emission = _Emission(corrections, task, control, held, step)
+    emission = _Emission(corrections, task, control, held, step, still)
     if starts := emission.starts():
         with (
             closing(ClusterClient(task.cluster["bootstrap.servers"], task.cluster)) as client,
@@ -189,8 +197,9 @@ class _Emission:
         control: ControlStore,
         held: HeldLease,
         step: Callable[[str], None],
+        still: Still = _all_still_hold,
     ) -> None:
-        self._task, self._control, self._held, self._step = task, control, held, step
+        self._task, self._control, self._held, self._still, self._step = task, control, held, still, step
         self.emitted: list[Placed] = []
         self._marked = 0
         self.dropped: list[Withheld] = []
@@ -258,6 +267,7 @@ class _Emission:
         failures = 0
         while True:
             tail.see_arrived()
+            batch = [each for each in batch if (each.id, each.partition) in self.pending]
             batch = self._without_overtaken(batch, watch)
             if not batch:
                 return
@@ -277,6 +287,9 @@ class _Emission:
         # Sorted, so that the last offset of each partition counts.
         tail.read_to(dict(sorted((each.correction.partition, each.offset) for each in placed)), within=_TO_LOOK)
         if any(each.id in watch.overtaken for each in batch):
+            return False
+        if gone := self._still(batch):
+            self._drop(batch, {id_: (why, None) for id_, why in gone.items()})
             return False
         self._step("before_commit")
         self._held.require()

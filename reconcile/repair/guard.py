@@ -12,6 +12,7 @@ from reconcile.domain.correction import RUN_ID, Correction, key_digest
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action, published_since
+from reconcile.repair.compensation import Sums
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.json_values import MisfitError
 from reconcile.repair.logged_aggregates import LoggedAggregate
@@ -40,6 +41,8 @@ class SourceNow:
     """What waits in its outbox."""
     unproven: tuple[str, ...] = ()
     """Why it is not proven that an id is gone which it does not show."""
+    sums: Mapping[str, Sums] = field(default_factory=dict)
+    """What the copy's sums lack of its."""
 
 
 def guarded(
@@ -60,6 +63,7 @@ def guarded(
             moved_on(item, of_id, source.waiting.get(item.aggregate_id))
             or _lives(item, source, of_log)
             or _logged_since(item, of_log, writer)
+            or summed_since(item, source.sums)
         )
         if reason is None:
             if of_log is None or of_log.key is None or key_digest(of_log.key) != item.key:
@@ -98,6 +102,16 @@ def _lives(item: Item, source: SourceNow, logged: LoggedAggregate | None) -> str
         return f"nothing proves any more that the source has it no more: {'; '.join(source.unproven)}"
     alive = logged is not None and logged.alive
     return "moved on: the log's newest event of it does not delete it" if alive else None
+
+
+def summed_since(item: Item, now: Mapping[str, Sums]) -> str | None:
+    """Say that the sums lack something else by now, or that nobody can say it, if so."""
+    if item.action is not Action.COMPENSATE:
+        return None
+    sums = now[item.aggregate_id or ""]
+    if sums.unsettled is not None:
+        return sums.unsettled
+    return None if dict(sums.amounts) == dict(item.amounts) else "moved on: its sums lack something else by now"
 
 
 def _logged_since(item: Item, logged: LoggedAggregate | None, writer: CorrectionWriter) -> str | None:

@@ -45,12 +45,21 @@ class LoggedAggregate:
     """Its newest version as the log writes it."""
     alive: bool = False
     """Whether its newest event does not delete it."""
+    adding_type: str | None = None
+    """The type of its newest event that carries an amount."""
 
 
 def logged_aggregates(
-    records: DataFrame, ids: DataFrame, ignored: Collection[str], paths: Sequence[Path] = ()
+    records: DataFrame,
+    ids: DataFrame,
+    ignored: Collection[str],
+    paths: Sequence[Path] = (),
+    amounts: Sequence[Path] = (),
 ) -> dict[str, LoggedAggregate]:
-    """Read what the log has of each of these ids; `ids` has the column `id`."""
+    """Read what the log has of each of these ids; `ids` has the column `id`.
+
+    The type of an event is that of those which carry one of the paths; `amounts` are those of what events add.
+    """
     from pyspark.sql import functions as f
 
     own = records.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
@@ -58,6 +67,7 @@ def logged_aggregates(
     state = f.col(READABLE) & ~f.col(DELETES) & plain
     at = f.struct(TIMESTAMP, PARTITION, OFFSET)
     whole = f.when(f.col(VERSION).rlike(r"^\d{1,18}$"), f.col(VERSION).try_cast("bigint"))
+    adds = _carries(amounts) if amounts else f.lit(False)
     grouped = own.groupBy(ID, PARTITION).agg(
         f.max(OFFSET).alias("last"),
         f.max_by(KEY, at).alias("key"),
@@ -70,6 +80,8 @@ def logged_aggregates(
         f.max_by(VALUE, f.when(state, at)).alias("value"),
         f.max(f.when(state & _carries(paths), at)).alias("typed_at"),
         f.max_by(TYPE, f.when(state & _carries(paths), at)).alias("type"),
+        f.max(f.when(state & adds, at)).alias("adding_at"),
+        f.max_by(TYPE, f.when(state & adds, at)).alias("adding_type"),
     )
     found: dict[str, list[Any]] = {}
     for row in grouped.collect():
@@ -87,7 +99,9 @@ def _carries(paths: Sequence[Path]) -> Column:
 
 
 def _logged(rows: list[Any]) -> LoggedAggregate:
-    newest, plain, state, typed = (_newest(rows, name) for name in ("at", "plain_at", "state_at", "typed_at"))
+    newest, plain, state, typed, adding = (
+        _newest(rows, name) for name in ("at", "plain_at", "state_at", "typed_at", "adding_at")
+    )
     versions = [row["highest"] for row in rows if row["highest"] is not None]
     version = str(max(versions)) if versions else newest["version"]
     return LoggedAggregate(
@@ -96,6 +110,7 @@ def _logged(rows: list[Any]) -> LoggedAggregate:
         newest=newest[PARTITION],
         version=version_number(version),
         type=None if typed is None else typed["type"],
+        adding_type=None if adding is None else adding["adding_type"],
         body=None if state is None or state["value"] is None else _body(state["value"]),
         version_text=version,
         alive=plain is not None and not plain["deletes"],

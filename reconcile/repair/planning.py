@@ -19,6 +19,7 @@ from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Caps, Item, LinkPlan, OutsideReader
 from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
 from reconcile.kafka.transactions import OpenTransaction
+from reconcile.repair.compensation import Sums, compensable
 from reconcile.repair.correction_writer import CorrectionWriter, carried, deletion, versioned_deletion
 from reconcile.repair.json_values import MisfitError, Path, path_of
 from reconcile.repair.logged_aggregates import LoggedAggregate
@@ -70,6 +71,8 @@ class LinkFacts:
     """Why it is not proven that an id is gone which the source does not show."""
     log_ends: Mapping[int, int] = field(default_factory=dict)
     """Where each partition ended when the run read the log."""
+    sums: Mapping[str, Sums] = field(default_factory=dict)
+    """What the copy's sums lack, by the aggregate's id."""
     misread: Callable[[Sequence[Correction], Sequence[Correction]], Sequence[str]] = lambda *_: ()
     """Says what restatements and deletions would bring, read as events, that is not what the source says."""
 
@@ -93,6 +96,7 @@ def terms(contract: Contract, consumer: Consumer) -> Terms:
         tombstones=contract.topic.delete == TOMBSTONE,
         versioned=versioned_deletion(contract.topic),
         isolation_known=consumer.isolation is not None,
+        compensates=frozenset(compensable(consumer)),
     )
 
 
@@ -113,6 +117,12 @@ def to_write(findings: Sequence[Finding], contract: Contract, consumer: Consumer
         for each in by_findings(findings, contract, consumer)
         if each.aggregate_id is not None and each.action.writes
     ]
+
+
+def to_compensate(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> list[str]:
+    """Choose the ids whose sums would get a difference, by the findings and the contract alone."""
+    items = by_findings(findings, contract, consumer)
+    return [each.aggregate_id for each in items if each.aggregate_id and each.action is Action.COMPENSATE]
 
 
 def by_findings(findings: Sequence[Finding], contract: Contract, consumer: Consumer) -> tuple[Item, ...]:
@@ -142,8 +152,8 @@ def planned(
         return plan
     problems = (*_uncommitted_readers(contract, consumer, facts.route), *(each.problem for each in drafts))
     restated, deleting = (
-        [record for each in drafts if (each.item.action is Action.RESTATE) == restates for record in each.corrections]
-        for restates in (True, False)
+        [record for each in drafts if each.item.action is action for record in each.corrections]
+        for action in (Action.RESTATE, Action.TOMBSTONE)
     )
     warnings = (
         *_route_warnings(facts.route),
@@ -181,6 +191,7 @@ def caps(consumer: Consumer, corrections: int, aggregates: int) -> tuple[str, ..
     return Caps(repair.max_corrections, repair.max_ratio).exceeded(corrections, aggregates) if corrections else ()
 
 
+_NOT_READ = Sums(unsettled="its sums were not read")
 _TOO_DEEP = Treatment(Action.ADVICE, "its values are nested deeper than can be read: correct the copy by hand")
 
 
@@ -221,6 +232,8 @@ class _Drafting:
         if row is not None and row.too_deep:
             return _ItemDraft(_item(self._link, finding, _TOO_DEEP))
         item = _corrected(item, row, logged.key, self._facts.route.topic, self._partitions(item, logged, home))
+        if item.action is Action.COMPENSATE:
+            item = item.model_copy(update={"amounts": dict(self._facts.sums[item.aggregate_id or ""].amounts)})
         try:
             return _ItemDraft(item, self._writer.of(item, logged, row))
         except RecursionError:
@@ -251,6 +264,7 @@ class _Drafting:
             state_known=bool(rows) or logged.body is not None,
             last_version=rows[0].version if rows else logged.version,
             waiting=self._facts.waiting.get(id_text),
+            unsettled=self._facts.sums.get(id_text, _NOT_READ).unsettled,
             unproven=self._facts.unproven,
             alive=logged.alive,
             arrived=any(last >= self._facts.log_ends.get(p, last + 1) for p, last in logged.last.items()),

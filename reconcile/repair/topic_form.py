@@ -50,6 +50,8 @@ class TopicForm:
     """Headers that are the same in all records."""
     cloud_event_id: str | None = None
     """The header with CloudEvents' id, where records have one."""
+    adding_type: str | None = None
+    """The type that most records with an amount have."""
     usual_type: str | None = None
     """The type that most records with a state have."""
     deleting_type: str | None = None
@@ -75,10 +77,16 @@ def sample(record: Message) -> Sample:
     return Sample(_bytes(record.key()), _bytes(record.value()), headers)
 
 
-def learned(topic: Topic, samples: Sequence[Sample], avro: AvroSchema | None, paths: Sequence[Path] = ()) -> TopicForm:
+def learned(
+    topic: Topic,
+    samples: Sequence[Sample],
+    avro: AvroSchema | None,
+    paths: Sequence[Path] = (),
+    amounts: Sequence[Path] = (),
+) -> TopicForm:
     """Learn how records look; a topic that has none shows nothing, and what the contract says holds.
 
-    The usual type is that of the records which carry one of the paths.
+    The usual type is that of the records which carry one of the paths; `amounts` are those of what events add.
     """
     reader = Codec(topic.format, avro)
     samples = [each for each in samples if not any(name.startswith(_OURS) for name, _ in each.headers)] or samples
@@ -87,7 +95,11 @@ def learned(topic: Topic, samples: Sequence[Sample], avro: AvroSchema | None, pa
     like = states[-1][0].value if states else None
     contents = [body for _, body in states]
     alike = [(each, body) for each, body in states if not paths or any(carries(body, path) for path in paths)]
-    types_of_states = (locate(topic.type, each.headers, body) for each, body in alike)
+    adding = [(each, body) for each, body in states if any(carries(body, path) for path in amounts)]
+    types_of_states, types_of_adding = (
+        [found for each, body in some if (found := locate(topic.type, each.headers, body)) not in topic.ignore_types]
+        for some in (alike, adding)
+    )
     versions = [said for each, body in states if (said := locate(topic.version, each.headers, body)) is not None]
     tombstones = [each for each in samples if each.value is None]
     keys = [each.key for each in samples if each.key is not None]
@@ -98,7 +110,8 @@ def learned(topic: Topic, samples: Sequence[Sample], avro: AvroSchema | None, pa
         always=frozenset.intersection(*map(frozenset, contents)) if contents else frozenset(),
         headers=_shared(topic, samples),
         cloud_event_id=next((name for name in _CLOUD_EVENT_ID if name in headers), None),
-        usual_type=_commonest(each for each in types_of_states if each not in topic.ignore_types),
+        adding_type=_commonest(types_of_adding),
+        usual_type=_commonest(types_of_states),
         deleting_type=_commonest(locate(topic.type, each.headers, None) for each in tombstones),
         numbered=sum(map(is_whole, versions)) * 2 >= len(versions),
         rebuilds_keys=all(rebuilds(key, topic.key.type) for key in keys),

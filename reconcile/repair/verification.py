@@ -45,7 +45,8 @@ def _decided(
     item: Item, source: Row | None, copy: Row | None, differing: tuple[str, ...], compared: Compared
 ) -> tuple[VerifiedState, str | None]:
     moved, alike = _moved_on(item, source), (source is None) == (copy is None)
-    if alike and differing and compared.carried.isdisjoint(differing):
+    brought = frozenset(item.amounts) or compared.carried
+    if alike and differing and brought.isdisjoint(differing):
         rest = f"the copy still differs in {', '.join(differing)}, which no correction brings"
         return CorrectionState.PARTIAL, rest if moved is None else f"{moved}; {rest}"
     agrees = alike and not differing

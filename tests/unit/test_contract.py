@@ -472,3 +472,14 @@ def test_sql_with_a_nul_is_refused() -> None:
     values["consumers"][0]["fields"][0]["source"] = "a\0b"
     with pytest.raises(ValueError, match="SQL must not contain a NUL character"):
         Contract.model_validate(values)
+
+
+def test_what_compensation_needs_is_said_at_once(tmp_path: Path) -> None:
+    """A route of the consumer's own, a way to add an event once, and a sum."""
+    text = SMALLEST.rstrip() + "\n    repair: {compensate: true}\n"
+    with pytest.raises(InvalidFileError) as caught:
+        contract(tmp_path, text)
+    found = str(caught.value)
+    assert all(
+        f"consumers[0].repair.compensate: needs {each}" in found for each in ("`route:", "failure.ledger", "a field")
+    )

@@ -76,7 +76,7 @@ def test_only_items_that_write_are_corrections() -> None:
 
 def test_the_counts_name_every_action() -> None:
     """Zeros too, so that a reader of the file can rely on them."""
-    assert {"restate": 1, "tombstone": 0, "advice": 0, "left": 1} == LOGIN.counts
+    assert {"restate": 1, "compensate": 0, "tombstone": 0, "advice": 0, "left": 1} == LOGIN.counts
 
 
 def test_reasons_name_their_link() -> None:

@@ -266,6 +266,32 @@ def test_what_a_correction_does_not_bring_is_named() -> None:
     assert treat(of, terms, HERE).reason.endswith("it does not bring balance")
 
 
+SUMMED = replace(TERMS, adds=frozenset({"balance"}), compensates=frozenset({"balance"}))
+
+
+def test_a_sum_gets_the_difference_where_the_contract_says_so() -> None:
+    """It is named; a field that is set waits for the next run."""
+    of = finding(fields=(FieldDifference("balance", "1", "2"), FieldDifference("email", "a", "b")))
+    found = treat(of, SUMMED, HERE)
+    assert Action.COMPENSATE == found.action
+    assert "balance gets the difference" in found.reason
+    assert found.reason.endswith("it does not bring email")
+
+
+def test_a_sum_that_nobody_can_tell_is_not_repaired() -> None:
+    """The reason is the one that was found when both rows were read."""
+    of = finding(fields=(FieldDifference("balance", "1", "2"),))
+    found = treat(of, SUMMED, replace(HERE, unsettled="an event of it is on its way"))
+    assert (Action.NOT_REPAIRED, "an event of it is on its way") == (found.action, found.reason)
+
+
+def test_what_lies_unresolved_would_be_added_on_top_of_a_difference() -> None:
+    """Whatever the cause is, and also for a consumer that compares versions."""
+    parked = Evidence("dead_letter", "lies here", unresolved=True)
+    of = finding(fields=(FieldDifference("balance", "1", "2"),), evidence=(parked,))
+    assert Action.ADVICE == action(of, replace(SUMMED, guard="newer"))
+
+
 def test_a_missing_row_with_a_sum_is_not_made() -> None:
     """A correction would make it without its sum."""
     assert Action.ADVICE == action(finding(difference=Difference.MISSING), replace(TERMS, adds=frozenset({"balance"})))
