@@ -120,10 +120,11 @@ def _show_verdicts(planted: list[dict[str, Any]], findings: list[dict[str, Any]]
     from reconcile.lab.verdict import verdicts
 
     lines, surplus = verdicts(planted, findings)
-    shown = table("fault", "cause", "planted", "found", "named", right=("planted", "found", "named"))
+    figures = ("planted", "found", "named", "certain")
+    shown = table("fault", "cause", *figures, right=figures)
     for each in lines:
-        shown.add_row(each.fault, each.cause, str(each.planted), str(each.found), str(each.named))
-    total = [sum(getattr(each, name) for each in lines) for name in ("planted", "found", "named")]
+        shown.add_row(each.fault, each.cause, *(str(getattr(each, name)) for name in figures))
+    total = [sum(getattr(each, name) for each in lines) for name in figures]
     shown.add_section()
     shown.add_row("all", "", *map(str, total))
     console().print("What was found, against the truth")

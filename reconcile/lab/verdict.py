@@ -17,7 +17,9 @@ class FaultVerdict:
     found: int
     """As the difference that it is, in exactly the fields that differ."""
     named: int
-    """By its cause; or with its cause among the alternatives, where the evidence leaves several."""
+    """By its cause."""
+    certain: int
+    """By its cause, and for certain."""
 
 
 def verdicts(
@@ -30,14 +32,15 @@ def verdicts(
     for row in truth:
         key = (row["link"], row["aggregate_id"])
         known.add(key)
-        numbers = counted.setdefault((row["fault"], row["cause"]), [0, 0, 0])
+        numbers = counted.setdefault((row["fault"], row["cause"]), [0, 0, 0, 0])
         numbers[0] += 1
         finding = found.get(key)
         if finding is None:
             continue
         fields = sorted(field["name"] for field in finding["fields"])
         numbers[1] += (finding["difference"], fields) == (row["difference"], sorted(row["fields"]))
-        certain = finding["confidence"] == "certain"
-        numbers[2] += row["cause"] in ([finding["cause"]] if certain else [finding["cause"], *finding["alternatives"]])
+        named = row["cause"] == finding["cause"]
+        numbers[2] += named
+        numbers[3] += named and finding["confidence"] == "certain"
     lines = [FaultVerdict(fault, cause, *numbers) for (fault, cause), numbers in counted.items()]
     return lines, len(found.keys() - known)
