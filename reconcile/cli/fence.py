@@ -12,7 +12,7 @@ from reconcile.cli.output import print_json
 from reconcile.cli.outputs import FenceConsumer, FenceOutput
 from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
-from reconcile.gather.fence.fence import Fence
+from reconcile.gather.fence.fence import Fence, SourceFence
 
 FAULT = 1
 COULD_NOT_TELL = 2
@@ -76,10 +76,12 @@ def _show(found: Fence) -> None:
         parts.append(f"at {source.snapshot.taken_at:%Y-%m-%d %H:%M:%S} UTC, about {source.rows:,} rows")
     if source.outbox_pending is not None:
         parts.append(f"{source.outbox_pending:,} outbox rows not yet published")
+    if not source.limits:
+        parts.append("proven to be the primary")
     begin, end = (sum(getattr(each, name) for each in topic.partitions) for name in ("begin", "end"))
     out.print(f"source  {', '.join(parts)}")
-    for limit in source.limits:
-        out.print(f"        note: {limit}")
+    for note in _notes(source):
+        out.print(f"        note: {note}")
     out.print(
         f"topic   {topic.name} on {topic.cluster}: {len(topic.partitions)} partitions,"
         f" begin {begin:,}, end {end:,} (sums of offsets)"
@@ -88,6 +90,12 @@ def _show(found: Fence) -> None:
     _show_consumers(found)
     _show_partitions(found)
     _show_transactions(found)
+
+
+def _notes(source: SourceFence) -> list[str]:
+    secured = ", ".join(source.nature.row_security) if source.nature is not None else ""
+    notes = [f"row-level security: {secured}; the account sees all rows"] if secured else []
+    return [*source.limits, *notes]
 
 
 def _show_consumers(found: Fence) -> None:

@@ -81,7 +81,7 @@ def report_of(
 def _limits(source: SourceFence) -> list[str]:
     """Say what the source is where that limits what is certain; nothing for a run that did not look."""
     limits = () if source.nature is None else source.nature.limits
-    return [f"the source: {each}; what it does not show may exist all the same" for each in limits]
+    return [f"What the source does not show may exist all the same: {each}." for each in limits]
 
 
 def links_of(summary: Summary, oldest: Mapping[str, datetime], verified: Verified | None) -> tuple[LinkResult, ...]:

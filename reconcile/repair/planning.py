@@ -267,8 +267,13 @@ class _Drafting:
             unsettled=self._facts.sums.get(id_text, _NOT_READ).unsettled,
             unproven=self._facts.unproven,
             alive=logged.alive,
-            arrived=any(last >= self._facts.log_ends.get(p, last + 1) for p, last in logged.last.items()),
+            arrived=self._arrived(logged),
         )
+
+    def _arrived(self, logged: LoggedAggregate) -> bool:
+        """Decide whether the log has records of an aggregate that it did not have when the run read it."""
+        ends = self._facts.log_ends
+        return bool(ends) and any(last >= ends.get(partition, 0) for partition, last in logged.last.items())
 
     def _lagging(self, logged: LoggedAggregate, home: int) -> tuple[int, ...]:
         """Choose the other partitions where the group has not come to the aggregate's last record."""

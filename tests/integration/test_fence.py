@@ -750,7 +750,7 @@ def test_the_command_shows_where_all_stand(lab: Lab) -> None:
     done = reconcile(lab, str(ACCOUNT), "--consumer", "login")
     assert (0, "") == (done.returncode, done.stderr)
     assert "topic   user-account on main: 12 partitions" in done.stdout
-    assert "0 outbox rows not yet published" in done.stdout
+    assert "0 outbox rows not yet published, proven to be the primary" in done.stdout
     assert "settled, empty" in done.stdout
 
 

@@ -201,6 +201,21 @@ def test_states_and_deletions_are_repaired(account: Repaired, action: Action) ->
     assert action in {each.action for each in account.plan.corrections}
 
 
+def test_only_what_is_certain_to_be_gone_is_deleted(account: Repaired) -> None:
+    """Of accounts whose deletion was never published the log says that they live: their owner has to publish it."""
+    orphans = {key: each for key, each in account.before.items() if each["difference"] == "orphan"}
+    done = {
+        (orphans[key]["cause"], orphans[key]["confidence"], each.action)
+        for each in account.plan.links[0].items
+        if (key := (each.link, str(each.aggregate_id))) in orphans
+    }
+    assert {
+        ("skipped", "certain", Action.TOMBSTONE),
+        ("phantom", "certain", Action.TOMBSTONE),
+        ("never_published", "probable", Action.ADVICE),
+    } == done
+
+
 def test_the_next_run_finds_what_the_plan_left(account: Repaired) -> None:
     """Nothing else, under the same cause."""
     assert left(account.plan) == {key: each["cause"] for key, each in account.after.items()}

@@ -30,7 +30,7 @@ STASH = StashTable(
     at="At",
     resolved="done = 1",
 )
-OUTBOX = Outbox(table="outbox", id="aggregate", published="sent = 1")
+OUTBOX = Outbox(table="outbox", id="aggregate", published="sent = 1", at="Written")
 NOTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -48,8 +48,9 @@ def derby(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         ' "At" timestamp, DONE int)',
         "insert into \"stash\" values ('a', '7', 1, 17, 'e-1', timestamp('2026-01-02 03:04:05'), 0),"
         " ('a', 'x', 2, 18, null, null, 1), ('b', '8', 0, 0, 'e-3', null, null)",
-        'create table "outbox" ("aggregate" varchar(9), SENT int)',
-        "insert into \"outbox\" values ('a', 0), ('a', null), ('b', 1), ('c', 0)",
+        'create table "outbox" ("aggregate" varchar(9), SENT int, "Written" timestamp)',
+        "insert into \"outbox\" values ('a', 0, timestamp('2026-01-02 03:04:05')),"
+        " ('a', null, timestamp('2026-01-03 00:00:00')), ('b', 1, null), ('c', 0, null)",
     ):
         statement.execute(each)
     yield SparkStore("derby", JdbcUrl(SecretStr(url)))
@@ -65,8 +66,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> SparkStore:
         {"tenant": "a", "number": "x", "part": 2, "pos": 18, "event": None, "At": None, "done": 1},
         {"tenant": "b", "number": "8", "part": 0, "pos": 0, "event": "e-3", "At": None, "done": None},
     ]
-    sent: list[dict[str, Any]] = [{"aggregate": "a", "sent": 0}, {"aggregate": "a", "sent": None}]
-    sent += [{"aggregate": "b", "sent": 1}, {"aggregate": "c", "sent": 0}]
+    sent: list[dict[str, Any]] = [
+        {"aggregate": "a", "sent": 0, "Written": NOTED},
+        {"aggregate": "a", "sent": None, "Written": NOTED.replace(day=3)},
+        {"aggregate": "b", "sent": 1, "Written": None},
+        {"aggregate": "c", "sent": 0, "Written": None},
+    ]
     for name, told in (("stash", rows), ("outbox", sent)):
         _written(folder / name, told)
     return SparkStore("lake", str(folder))
@@ -105,8 +110,15 @@ def test_a_table_of_problems_is_read_in_any_store(store: SparkStore, spark: Spar
 def test_an_outbox_is_read_in_any_store(store: SparkStore, spark: SparkSession) -> None:
     """What is not known to be published waits."""
     found = outbox.pending_by_spark(spark, store, OUTBOX)
-    assert ["id string", "pending int"] == [f"{each.name} {each.dataType.simpleString()}" for each in found.schema]
-    assert [("a", 2), ("c", 1)] == sorted(tuple(row) for row in found.collect())
+    columns = ["id string", "pending int", "pending_since timestamp"]
+    assert columns == [f"{each.name} {each.dataType.simpleString()}" for each in found.schema]
+    assert [("a", 2), ("c", 1)] == sorted((row["id"], row["pending"]) for row in found.collect())
+
+
+def test_what_waits_of_some_ids_is_read_in_any_store(store: SparkStore, spark: SparkSession) -> None:
+    """With the time of the oldest, where the outbox has times."""
+    found = outbox.waiting_by_spark(spark, store, OUTBOX, ["a", "b", "c"])
+    assert {"a": (2, NOTED), "c": (1, None)} == {name: (each.count, each.since) for name, each in found.items()}
 
 
 def _written(folder: Path, rows: list[dict[str, Any]]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,14 @@ from reconcile.contract.model import load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Evidence, FieldDifference, Finding, Hop, Status
 from reconcile.errors import RefusedError
+from reconcile.gather.fence.nature import SourceNature
+from reconcile.pipeline.handoffs import Fence
 from reconcile.pipeline.result import MOMENTS, report_of
 from reconcile.pipeline.story import HIDDEN
 from reconcile.report.model import Count, FieldCount, Flow, Level, Report
 from reconcile.settings.settings import Settings
+from tests.unit import report_runs
+from tests.unit.handoffs import fence
 from tests.unit.report_runs import AT, CONTRACT, LINK, case, contract_file, finding, made_run
 
 
@@ -41,6 +47,18 @@ def test_drift_within_tolerance_is_not_called_agreement(tmp_path: Path) -> None:
     place, run = made_run(tmp_path / "runs", [finding()], exit_code=0)
     told = report_of(run, place, Settings(workspace=place.root))
     assert (Level.TOLERATED, "The copy agrees within the contract's tolerance") == (told.level, told.verdict)
+
+
+def test_a_source_that_may_show_less_than_there_is_gets_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It limits what is certain."""
+    nature = SourceNature(proven_primary=False, limits=("user-db is a replica: it may be behind its primary",))
+
+    def limited(**made: Any) -> Fence:
+        known = fence(**made)
+        return replace(known, source=replace(known.source, nature=nature))
+
+    monkeypatch.setattr(report_runs, "fence", limited)
+    assert any("may exist all the same: user-db is a replica" in each for each in report(tmp_path).notes)
 
 
 def test_what_could_not_be_read_is_no_agreement(tmp_path: Path) -> None:
