@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ from reconcile.lab import faults, truth
 from reconcile.lab.faults.stage import Stage
 from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
-from reconcile.lab.services.consumer import DatabaseTimeoutError, Group
-from reconcile.lab.services.copies import LOGIN, Record
+from reconcile.lab.services.consumer import DatabaseTimeoutError, Group, Trouble
+from reconcile.lab.services.copies import BILLING, LOGIN, Record
 from reconcile.lab.services.relay import send
 from reconcile.lab.services.user import OutboxEvent
 from reconcile.pipeline import apply as stage_apply
@@ -485,6 +486,28 @@ def test_an_event_that_was_put_back_into_the_outbox_is_not_told_twice(world: Wor
     assert [True] == [each.reason.startswith("moved on: an event of it waits") for each in link.dropped]
 
 
+def test_an_amount_in_the_outbox_is_not_refused_as_old(world: World) -> None:
+    """Behind a correction at its version, a consumer that compares versions would refuse it."""
+    people: list[str] = []
+
+    def changed(stage: Stage) -> None:
+        people.extend(person.user_id for person in stage.people(1))
+        stage.execute("billing", "update account set tariff = 'lead' where user_id = %s", people[0])
+        stage.user.top_up(people[0], Decimal("5.00"))
+
+    world.stage(changed)
+    job, plan = world.planned(world.contract(BALANCE), "amount", people[0])
+    assert ["balance", "tariff"] == sorted(
+        each["name"] for each in findings(job)["user-balance/billing", people[0]]["fields"]
+    )
+    pipeline.apply(job, approved=True)
+    world.stage(Stage.publish)
+    world.stage(lambda stage: stage.consume(BILLING, _comparing_versions()))
+    balances = [_balance(world, "user", "user_balance", people[0]), _balance(world, "billing", "account", people[0])]
+    assert balances[0] == balances[1]
+    assert [Action.NOT_REPAIRED] == [each.action for each in plan.links[0].items]
+
+
 def test_the_event_itself_forbids_the_correction_of_what_was_never_published(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -548,6 +571,26 @@ def _lost(stage: Stage, event: OutboxEvent) -> OutboxEvent:
     """Let the relay mark an event as published that it never sent."""
     stage.relay.mark_published([position for position, each in stage.unpublished() if each.event_id == event.event_id])
     return event
+
+
+def _comparing_versions() -> Trouble:
+    """Refuse what is not newer than what came before it."""
+    newest: dict[bytes | None, int] = {}
+
+    def refused(record: Record) -> Exception | None:
+        version = int(record.body()["version"])
+        old = version <= newest.get(record.key, 0)
+        newest[record.key] = max(version, newest.get(record.key, 0))
+        return DatabaseTimeoutError() if old else None
+
+    return refused
+
+
+def _balance(world: World, database: str, table: str, user_id: str) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    statement = f"select balance from {table} where user_id = %s"
+    world.stage(lambda stage: found.extend(stage.execute(database, statement, user_id)))
+    return found
 
 
 def _put_back(stage: Stage, event: OutboxEvent) -> None:
