@@ -4,8 +4,12 @@ Both write the same corrections in the same batches to topics of their own, in t
 it does: the control store, the look at the log, connecting. A race that overtook a correction, or left a copy that
 differs, exits 1.
 
+With faults, the race goes through a proxy that breaks the network at random, and a checker that knows nothing of the
+emitter judges what was said and what is visible.
+
 python -m bench.emission --corrections 10000
 python -m bench.emission --rounds 1000
+python -m bench.emission --rounds 1000 --faults --seed 1
 """
 
 from __future__ import annotations
@@ -13,12 +17,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from statistics import median
 
 from reconcile.control.store import ControlStore
 from reconcile.domain.correction import Correction
+from tests.history_checker import Claim, violations
+from tests.integration.emission_faults import BrokenNetwork, broken_race
 from tests.integration.emission_world import (
     Source,
     Topic,
@@ -31,7 +38,7 @@ from tests.integration.emission_world import (
 )
 
 PARTITIONS = 12
-BATCH = 100
+BATCH = 250
 TURNS = 3
 GOAL = 0.5
 
@@ -74,8 +81,12 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--corrections", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=0)
+    arguments.add_argument("--faults", action="store_true")
+    arguments.add_argument("--seed", type=int, default=1)
     asked = arguments.parse_args()
     with emission_world() as world, world.control() as control:
+        if asked.faults:
+            return 0 if race_with_faults(world, control, asked.rounds, asked.seed) else 1
         if asked.rounds:
             return 0 if long_race(world, control, asked.rounds) else 1
         throughput(world, control, asked.corrections)
@@ -129,6 +140,28 @@ def long_race(world: World, control: ControlStore, rounds: int) -> bool:
         f" the replayed copy {'equals' if equal else 'differs from'} the source"
     )
     return not late and equal
+
+
+def race_with_faults(world: World, control: ControlStore, rounds: int, seed: int) -> bool:
+    """Run the race through a network that breaks; tell whether all of it held."""
+    source = Source(world.topic(), aggregates=400, rate=200)
+    started = time.monotonic()
+    with world.proxied() as proxy:
+        network = BrokenNetwork(proxy, seed)
+        history = broken_race(proxy, control, source, network, rounds)
+    found = violations(history)
+    claims = Counter(each.claim for each in history.attempts)
+    print(
+        f"{rounds} rounds with seed {seed}, {time.monotonic() - started:.0f} s: {len(history.writes):,} events,"
+        f" {claims[Claim.EMITTED]:,} corrections emitted, {claims[Claim.DROPPED]:,} dropped,"
+        f" {claims[Claim.UNKNOWN]:,} times unknown at first; {network.happened.total():,} disturbances,"
+        f" {network.delivered:,} requests delivered late"
+    )
+    print(dict(sorted(network.happened.items())))
+    print({breach.value: many for breach, many in Counter(each.breach for each in found).items()} or "no violations")
+    for each in found[:20]:
+        print(each)
+    return not found
 
 
 if __name__ == "__main__":

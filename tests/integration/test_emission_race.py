@@ -17,6 +17,8 @@ from reconcile.lab.services.offsets import admin_client
 from reconcile.repair.emission import Outcome, Watch
 from reconcile.repair.tail import LogReplacedError, Tail
 from reconcile.repair.transaction import EmissionRefusedError
+from tests.history_checker import Claim, violations
+from tests.integration.emission_faults import BrokenNetwork, broken_race
 from tests.integration.emission_world import (
     LINK,
     Source,
@@ -71,6 +73,17 @@ def test_none_lands_after_a_newer_event(world: World, control: ControlStore) -> 
     emitted, dropped = figures(outcomes)
     assert emitted > 0
     assert dropped > 0
+
+
+def test_a_broken_network_breaks_no_promise(world: World, control: ControlStore) -> None:
+    """While requests are lost, delayed and delivered late at random, readers see what was said, once and in order."""
+    with world.proxied() as proxy:
+        network = BrokenNetwork(proxy, seed=1)
+        history = broken_race(proxy, control, Source(world.topic(), AGGREGATES, RATE), network, ROUNDS)
+    assert [] == violations(history)
+    assert {Claim.EMITTED, Claim.DROPPED} <= {each.claim for each in history.attempts}
+    assert network.happened.total() > 0
+    assert network.delivered > 0
 
 
 def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correction) -> Outcome:
