@@ -124,13 +124,13 @@ def assert_once(topic: Topic, control: ControlStore, wanted: Sequence[Correction
     assert {(each.correction_id, each.partition, each.offset) for each in known} <= stands
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("step", "number"), [*((step, 1) for step in STEPS), ("after_flush", 2), ("before_commit", 3)])
 def test_what_is_killed_goes_on(
-    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, step: str
+    world: World, control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, step: str, number: int
 ) -> None:
-    """Wherever the first attempt dies, the second leaves each correction in the log once."""
+    """Wherever the first attempt dies, and under whichever id, the second leaves each correction in the log once."""
     wanted, before = corrections(topic, run_id), topic.ends()
-    killed(world, wanted, run_id, tmp_path, step)
+    killed(world, wanted, run_id, tmp_path, step, number)
     assert (topic.ends() == before) is (step in ("before_intents", "after_intents"))
     resumed(control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
