@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
-from reconcile.kafka import errors
+from reconcile.kafka import errors, group_offsets
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
 from reconcile.kafka.layout import TopicLayout, layout
-from reconcile.kafka.reader import UNCOMMITTED, LogReader, place_of
+from reconcile.kafka.reader import LogReader, place_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, TopicPartition
@@ -259,13 +259,8 @@ class ClusterClient:
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:
         """Query the offset that a group would read next in each partition; None where it committed nothing."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        places = [TopicPartition(topic, partition) for partition in partitions]
-        # Not by the admin client: librdkafka ends the process where a coordinator answers that it is none any more.
-        config = {**self.config, "group.id": group, "enable.auto.commit": False, "isolation.level": UNCOMMITTED}
-        with self.explaining(f"the offsets of the group {group}"), closing(Consumer(config)) as consumer:
-            answers = consumer.committed(places, _TIMEOUT)
+        with self.explaining(f"the offsets of the group {group}"):
+            answers = group_offsets.committed(self.config, group, topic, partitions, _TIMEOUT)
         found: dict[int, int | None] = {}
         for place in answers:
             if place.error is not None:

@@ -200,6 +200,27 @@ def test_a_coordinator_that_has_moved_is_found(case: Case, api: Api) -> None:
     assert 1 == len(moved.met)
 
 
+def test_a_group_whose_coordinator_has_moved_is_asked_again(case: Case) -> None:
+    """Asked by an admin client, the answer NOT_COORDINATOR ends the process (librdkafka 5040)."""
+    group = f"group of {case.run_id}"
+    cluster = {"bootstrap.servers": case.proxy.bootstrap}
+    with closing(ClusterClient("main", case.topic.world.cluster | cluster)) as client:
+        assert {0: None} == client.committed(group, case.topic.name, [0])
+        (asked,) = case.proxy.seen(Api.OFFSET_FETCH)
+        moved = case.proxy.when(Api.OFFSET_FETCH).answer(_moved(group, asked.version))
+        assert {0: None} == client.committed(group, case.topic.name, [0])
+    assert 1 == len(moved.met)
+
+
+def _moved(group: str, version: int) -> bytes:
+    """Build the answer to OffsetFetch that the broker is not the group's coordinator, in its flexible versions."""
+    assert version >= 6
+    head, error = b"\0" + struct.pack(">i", 0), struct.pack(">h", NOT_COORDINATOR)
+    if version < 8:
+        return head + b"\x01" + error + b"\0"
+    return head + b"\x02" + bytes([len(group) + 1]) + group.encode() + b"\x01" + error + b"\0" + b"\0"
+
+
 def test_a_late_batch_of_an_earlier_transaction_is_not_written(case: Case) -> None:
     """Records that were sent again and come late are in no transaction any more."""
     late = case.proxy.when(Api.PRODUCE).sever()

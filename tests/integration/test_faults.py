@@ -199,7 +199,7 @@ def test_zoe_is_greeted_by_her_former_name(damaged: Lab) -> None:
 
 def test_a_blocked_partition_waits(damaged: Lab) -> None:
     """B2: billing's group stands before the record that it cannot apply, in that partition alone."""
-    behind = offsets.lag(offsets.admin_client(damaged.bootstrap), "billing-service", "user-balance")
+    behind = offsets.lag(damaged.bootstrap, "billing-service", "user-balance")
     assert {11} == set(behind)
 
 

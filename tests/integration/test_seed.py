@@ -39,8 +39,7 @@ def snapshot(lab: Lab) -> dict[str, Any]:
 
 def unread(lab: Lab) -> dict[str, dict[int, tuple[int, int]]]:
     """Give what a group has not committed."""
-    admin = offsets.admin_client(lab.bootstrap)
-    behind = {service.name: offsets.lag(admin, service.group, service.topic) for service in SERVICES}
+    behind = {service.name: offsets.lag(lab.bootstrap, service.group, service.topic) for service in SERVICES}
     return {name: places for name, places in behind.items() if places}
 
 

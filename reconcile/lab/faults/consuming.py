@@ -96,7 +96,7 @@ def retention_cut(stage: Stage, count: int) -> None:
     stage.publish()
     stage.consume(LOGIN, only(failing, DatabaseTimeoutError))
     admin = offsets.admin_client(stage.lab.bootstrap)
-    read = offsets.committed(admin, LOGIN.group, ACCOUNT_TOPIC)[STRUCK]
+    read = offsets.committed(stage.lab.bootstrap, LOGIN.group, ACCOUNT_TOPIC)[STRUCK]
     for future in admin.delete_records([TopicPartition(ACCOUNT_TOPIC, STRUCK, read)]).values():
         future.result(30)
     stage.tell(LOGIN, ids(people), "changed", "expired", None, ["email"])

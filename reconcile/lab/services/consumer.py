@@ -127,7 +127,7 @@ class Group:
 
         A commit returns before its records can be read, so this waits for open transactions.
         """
-        places = offsets.lag(offsets.admin_client(self._bootstrap), self._group, self._topic)
+        places = offsets.lag(self._bootstrap, self._group, self._topic)
         places = {number: place for number, place in places.items() if number not in but}
         self._read = {}
         options = {

@@ -40,7 +40,6 @@ class Member:
                 "log_level": 0,
             }
         )
-        self._admin = offsets.admin_client(bootstrap)
         self._ready = threading.Event()
 
     def run(self, going: threading.Event) -> None:
@@ -78,7 +77,7 @@ class Member:
         """Check whether all that the topic held a moment ago is committed; a blocked partition does not count."""
         if not self._ready.is_set():
             return False
-        lag = offsets.lag(self._admin, self.service.group, self.service.topic)
+        lag = offsets.lag(self._bootstrap, self.service.group, self.service.topic)
         return all(partition in self._blocked for partition in lag)
 
     def _policy(self, database: connection) -> tuple[OnFailure | None, Trouble]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import cache
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from reconcile.kafka import group_offsets
 from reconcile.lab import process
 
 _PATIENCE = 30
@@ -54,28 +55,18 @@ def ends(admin: AdminClient, topic: str) -> dict[int, int]:
     return _offsets(admin, topic, OffsetSpec.latest())
 
 
-def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
+def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     """Query where a group would go on, in the partitions in which it committed."""
-    found: dict[int, int] = {}
-
-    def answered() -> bool:
-        try:
-            answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(_PATIENCE)
-        except KafkaException as error:
-            if not passes(error):
-                raise
-            return False
-        places = answer.topic_partitions or ()
-        found.update({place.partition: place.offset for place in places if place.topic == topic})
-        return True
-
-    process.wait_until(answered, f"the group {group} could not be looked up", 2 * _PATIENCE)
-    return found
+    known = partitions(admin_client(bootstrap), topic)
+    options = {"bootstrap.servers": bootstrap, "log_level": 0}
+    places = group_offsets.committed(options, group, topic, known, 2 * _PATIENCE)
+    return {place.partition: place.offset for place in places if place.offset >= 0}
 
 
-def lag(admin: AdminClient, group: str, topic: str) -> dict[int, tuple[int, int]]:
+def lag(bootstrap: str, group: str, topic: str) -> dict[int, tuple[int, int]]:
     """Query, for each partition where a group lags, where the group would go on and where the partition ends."""
-    places = committed(admin, group, topic)
+    admin = admin_client(bootstrap)
+    places = committed(bootstrap, group, topic)
     begin, end = _offsets(admin, topic, OffsetSpec.earliest()), ends(admin, topic)
     starts = {number: max(places.get(number, -1), begin[number]) for number in end}
     return {number: (start, end[number]) for number, start in starts.items() if start < end[number]}
