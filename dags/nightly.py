@@ -30,7 +30,7 @@ def nightly() -> None:
 def contracts() -> list[dict[str, Any]]:
     """List the contracts as their folder holds them now."""
     from reconcile.airflow.installation import installation
-    from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
+    from reconcile.airflow.scheduled_run import ScheduledRun, requester_of, run_id_of
 
     run = get_current_context()["dag_run"]
     if run.run_type == "backfill":
@@ -40,7 +40,7 @@ def contracts() -> list[dict[str, Any]]:
         )
     files = installation().contract_files()
     run_ids = {each: run_id_of(each, run.dag_id, run.run_id, run.run_after) for each in files}
-    return [ScheduledRun(str(file), run_id).data() for file, run_id in run_ids.items()]
+    return [ScheduledRun(str(file), run_id, requester=requester_of(run)).data() for file, run_id in run_ids.items()]
 
 
 nightly()

@@ -33,7 +33,7 @@ def on_demand() -> None:
 def scheduled_run() -> dict[str, Any]:
     """Check the parameters of the form, the command line or the API."""
     from reconcile.airflow.installation import installation
-    from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
+    from reconcile.airflow.scheduled_run import ScheduledRun, requester_of, run_id_of
     from reconcile.errors import RefusedError
 
     context = get_current_context()
@@ -47,7 +47,7 @@ def scheduled_run() -> dict[str, Any]:
     lists = {name: params[name] or [] for name in ("consumers", "ids")}
     given = {name: params[name] for name in ("mode", "apply", "max_corrections", "max_ratio")}
     run_id = run_id_of(file, run.dag_id, run.run_id, run.run_after)
-    return ScheduledRun(str(file), run_id, **lists, **given).data()
+    return ScheduledRun(str(file), run_id, **lists, **given, requester=requester_of(run)).data()
 
 
 on_demand()

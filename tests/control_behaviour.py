@@ -46,6 +46,7 @@ from reconcile.control.migration import migrate, migrations
 from reconcile.control.run_record import Drift, LinkFigures, RunRecord, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.control.tables import tables
+from reconcile.domain.approval import REQUEST_TOPIC, Actor
 from reconcile.errors import RefusedError
 from reconcile.settings.settings import Settings
 
@@ -53,6 +54,7 @@ LONG_ID = "".join(random.Random(7).choices(ascii_letters, k=8192))  # noqa: S311
 LINK = "user-account/login"
 MINUTE = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=300)
+ALICE, BOB = Actor("alice", "cli"), Actor("bob", "airflow")
 
 # Opens the store of this url when told to, so that several do it at once.
 OPENER = """
@@ -176,6 +178,18 @@ class RunsBehaviour:
         """Each stage of a run may begin it."""
         first = control.runs.begin("r1", "user-account", "d")
         assert first == control.runs.begin("r1", "user-account", "d")
+
+    def test_a_run_keeps_who_asked_for_it(self, control: ControlStore) -> None:
+        """Whoever goes on with it later does not take their place."""
+        asked_for = replace(ALICE, sudo_user="root")
+        control.runs.begin("r1", "user-account", "d", asked_for)
+        assert asked_for == control.runs.begin("r1", "user-account", "d", BOB).requester
+        assert asked_for == control.runs.find("r1").requester
+
+    def test_a_run_may_have_begun_for_nobody(self, control: ControlStore) -> None:
+        """Those of before that was kept did."""
+        begin(control, "r1")
+        assert control.runs.find("r1").requester is None
 
     @pytest.mark.parametrize("other", [("user-account", "e"), ("user-balance", "d")])
     def test_a_run_keeps_its_contract(self, control: ControlStore, other: tuple[str, str]) -> None:
@@ -708,6 +722,40 @@ class CorrectionsBehaviour:
         assert {CorrectionState.CONVERGED} == set(states(control).values())
 
 
+class ApprovalsBehaviour:
+    """Each test takes `control`, an empty control store."""
+
+    def test_an_approval_is_kept_by_the_database_s_clock(self, control: ControlStore) -> None:
+        """Who, by what way, and of which plan."""
+        begin(control, "r1")
+        kept_one = control.approvals.keep("r1", "p", replace(ALICE, sudo_user="carol"))
+        assert ("r1", "p", Actor("alice", "cli", "carol")) == (kept_one.run_id, kept_one.plan_digest, kept_one.approver)
+        assert abs(datetime.now(UTC) - kept_one.approved_at) < MINUTE
+        assert [kept_one] == control.approvals.of_run("r1")
+
+    def test_approving_again_changes_nothing(self, control: ControlStore) -> None:
+        """The first time counts."""
+        begin(control, "r1")
+        assert control.approvals.keep("r1", "p", ALICE) == control.approvals.keep("r1", "p", ALICE)
+        assert 1 == len(control.approvals.of_run("r1"))
+
+    def test_each_person_plan_and_way_has_an_approval(self, control: ControlStore) -> None:
+        """Those of another run are apart."""
+        begin(control, "r1", "r2")
+        control.approvals.keep("r2", "p", ALICE)
+        given = [("p", ALICE), ("p", BOB), ("q", ALICE), ("p", replace(ALICE, way="airflow"))]
+        for digest, approver in given:
+            control.approvals.keep("r1", digest, approver)
+        assert sorted(map(str, given)) == sorted(
+            str((each.plan_digest, each.approver)) for each in control.approvals.of_run("r1")
+        )
+
+    def test_an_approval_needs_a_run(self, control: ControlStore) -> None:
+        """The error says what to do."""
+        with pytest.raises(RunNotBegunError, match="knows no run r9: begin it first"):
+            control.approvals.keep("r9", "p", ALICE)
+
+
 class RequestsBehaviour:
     """Each test takes `control`, an empty control store."""
 
@@ -742,6 +790,13 @@ class RequestsBehaviour:
         """It is not run twice."""
         first = control.requests.queue("q1", "user-account", ["a"])
         assert first == control.requests.queue("q1", "user-account", ["a"])
+
+    def test_a_request_keeps_who_asked(self, control: ControlStore) -> None:
+        """The first to ask; a record alone names nobody."""
+        control.requests.queue("q1", "user-account", requester=ALICE)
+        control.requests.queue("q1", "user-account")
+        control.requests.queue("q2", "user-account")
+        assert (ALICE, REQUEST_TOPIC) == (control.requests.find("q1").requester, control.requests.find("q2").requester)
 
     def test_an_id_is_one_request_s(self, control: ControlStore) -> None:
         """The error says what is different."""
@@ -861,5 +916,5 @@ class MigrationBehaviour:
         with engine.begin() as connection:
             connection.execute(text("insert into schema_migration values (99, 'later', '2026-01-01 00:00:00.000000')"))
         engine.dispose()
-        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 6"):
+        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 7"):
             open_control(settings()).__enter__()

@@ -16,6 +16,7 @@ import click
 
 from reconcile.config.extras import extras_named
 from reconcile.contract.model import load_contract
+from reconcile.domain.approval import Actor
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline.job import Job
@@ -34,6 +35,7 @@ REFUSED, TRY_LATER = 2, 75
 @click.option("--consumer", "consumers", multiple=True)
 @click.option("--ids", "ids_file", type=click.Path(path_type=Path), help="A JSON list of the ids, if only some.")
 @click.option("--mode", default="auto")
+@click.option("--requester", help="Who asks for the run, as JSON.")
 @click.option("--approved", is_flag=True)
 @click.option("--config", type=click.Path(path_type=Path))
 @click.option("--workspace")
@@ -45,6 +47,7 @@ def application(
     consumers: tuple[str, ...],
     ids_file: Path | None,
     mode: ComparisonMode,
+    requester: str | None,
     approved: bool,
     config: Path | None,
     workspace: str | None,
@@ -66,8 +69,10 @@ def application(
         place = Workspace(settings.workspace, spark)
         scope = All() if ids is None else Ids.of(ids)
         run = place.run(run_id)
+        who = None if requester is None else Actor(**json.loads(requester))
+        selection = (consumers, scope, mode)
         job = Job(
-            contract, file, settings, place, run, consumers, scope, mode, spark_session=spark, contract_lease=held
+            contract, file, settings, place, run, *selection, spark_session=spark, contract_lease=held, requester=who
         )
         perform(job, stages.split(","), approved=approved)
 

@@ -39,7 +39,13 @@ def claim(dag_id: str, dag_run_id: str) -> list[ScheduledRun]:
             run_id = run_id_of(file, dag_id, "request", request.requested_at, request.id)
             found.append(
                 ScheduledRun(
-                    str(file), run_id, ids=request.ids, mode=request.mode, apply=request.apply, request_id=request.id
+                    str(file),
+                    run_id,
+                    ids=request.ids,
+                    mode=request.mode,
+                    apply=request.apply,
+                    request_id=request.id,
+                    requester=request.requester,
                 )
             )
     return found

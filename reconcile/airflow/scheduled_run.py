@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from reconcile.domain.approval import SCHEDULER, Actor
 from reconcile.workspace.run_id import LONGEST, valid_run_id
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import DagRunProtocol
 
 _MARK = 8
 
@@ -35,15 +39,25 @@ class ScheduledRun:
     """At most this share of a link's aggregates, also where the contract allows more."""
     request_id: str | None = None
     """The request in the control store that it answers."""
+    requester: Actor | None = None
+    """Who asks for it; None where Airflow does not know."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ScheduledRun:
         """Parse what `data` built."""
-        return cls(**data)
+        requester = data.get("requester")
+        return cls(**{**data, "requester": None if requester is None else Actor(**requester)})
 
     def data(self) -> dict[str, Any]:
         """Build the dictionary that tasks hand on."""
         return {**asdict(self), "consumers": list(self.consumers), "ids": list(self.ids)}
+
+
+def requester_of(dag_run: DagRunProtocol) -> Actor | None:
+    """Choose who asked for a run of a DAG: the user who triggered it, or the scheduler."""
+    if dag_run.triggering_user_name:
+        return Actor(dag_run.triggering_user_name, "airflow")
+    return None if dag_run.run_type == "manual" else SCHEDULER
 
 
 def run_id_of(file: Path, dag_id: str, dag_run_id: str, at: datetime, part: str = "") -> str:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ def arguments(
         given += ["--config", str(place.config)]
     if place.workspace is not None:
         given += ["--workspace", place.workspace]
+    if scheduled_run.requester is not None:
+        given += ["--requester", json.dumps(asdict(scheduled_run.requester))]
     return [*given, "--approved"] if approved else given
 
 

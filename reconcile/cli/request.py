@@ -46,6 +46,7 @@ def request(
 ) -> None:
     """Ask Airflow to run CONTRACT. The control store keeps the request, and a record on a topic wakes Airflow."""
     from reconcile.control.store import open_control
+    from reconcile.pipeline.approval import os_user
     from reconcile.pipeline.requests import TOPIC, RequestRecord, given_back, keep, read
 
     given = context.get_parameter_source("mode") is not ParameterSource.DEFAULT
@@ -59,7 +60,7 @@ def request(
         else:
             given_id, wanted_ids = request_id or str(uuid.uuid4()), ids_of(ids, ids_file) or ()
             wanted = read(RequestRecord(given_id, contract.stem, wanted_ids, mode, apply).value())
-            keep(control, wanted)
+            keep(control, wanted, os_user())
     problem = _sent(settings, cluster, wanted)
     if as_json:
         print_json(RequestOutput(request_id=wanted.id, contract=wanted.contract, topic=TOPIC, sent=problem is None))

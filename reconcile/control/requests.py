@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select, update
 from reconcile.control.database import Database, now
 from reconcile.control.errors import RequestConflictError, UnknownRequestError
 from reconcile.control.tables import request as requests
+from reconcile.domain.approval import REQUEST_TOPIC, Actor
 
 Mode = Literal["auto", "digest", "full"]
 
@@ -32,6 +33,8 @@ class RunRequest:
     claimed_at: datetime | None
     run_id: str | None
     finished_at: datetime | None
+    requester: Actor
+    """The user of a machine who asked, or the topic where a record alone did."""
 
 
 class Requests:
@@ -41,7 +44,14 @@ class Requests:
         self._database = database
 
     def queue(
-        self, request_id: str, contract: str, ids: Sequence[str] = (), mode: Mode = "auto", *, apply: bool = False
+        self,
+        request_id: str,
+        contract: str,
+        ids: Sequence[str] = (),
+        mode: Mode = "auto",
+        *,
+        apply: bool = False,
+        requester: Actor = REQUEST_TOPIC,
     ) -> RunRequest:
         """Queue a request; one that is there already stays as it is, so that it may be delivered again.
 
@@ -49,6 +59,8 @@ class Requests:
         """
         wanted = {"contract": contract, "ids": list(ids), "mode": mode, "apply": apply}
         statement = self._database.insert(requests).values(id=request_id, state="queued", requested_at=now(), **wanted)
+        if requester.way == "cli":
+            statement = statement.values(requested_by=requester.name, requested_sudo_user=requester.sudo_user)
         with self._database.writing() as connection:
             connection.execute(statement.on_conflict_do_nothing(index_elements=["id"]))
             row = _row(connection, request_id)
@@ -101,4 +113,6 @@ def _row(connection: Connection, request_id: str) -> Row[Any]:
 
 
 def _request(row: Row[Any]) -> RunRequest:
-    return RunRequest(**{**row._mapping, "ids": tuple(row.ids)})
+    values = {**row._mapping, "ids": tuple(row.ids)}
+    name, sudo_user = values.pop("requested_by"), values.pop("requested_sudo_user")
+    return RunRequest(**values, requester=REQUEST_TOPIC if name is None else Actor(name, "cli", sudo_user))

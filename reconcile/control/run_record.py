@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from reconcile.domain.approval import Actor
+
 
 @dataclass(frozen=True)
 class LinkFigures:
@@ -38,6 +40,8 @@ class RunRecord:
     complete: bool | None
     exit_code: int | None
     links: tuple[LinkFigures, ...]
+    requester: Actor | None
+    """Who asked for it; None for one that began before that was kept."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from reconcile.control.database import Database, now
 from reconcile.control.errors import RunConflictError, RunNotBegunError
 from reconcile.control.run_record import Drift, DriftPoint, LinkFigures, RunRecord, link_figures
 from reconcile.control.tables import drift, run
+from reconcile.domain.approval import Actor
 
 
 class Runs:
@@ -19,15 +20,14 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, run_id: str, contract: str, contract_digest: str) -> RunRecord:
-        """Write down that a run begins; one that has begun already stays as it is.
+    def begin(self, run_id: str, contract: str, contract_digest: str, requester: Actor | None = None) -> RunRecord:
+        """Write down that a run begins, and who asked for it; one that has begun already stays as it is.
 
         Raises RunConflictError if a run of this id is one of another contract, or of another state of it.
         """
         with self._database.writing() as connection:
-            statement = self._database.insert(run).values(
-                id=run_id, contract=contract, contract_digest=contract_digest, started_at=now(), links=[]
-            )
+            values = {"id": run_id, "contract": contract, "contract_digest": contract_digest, "links": []}
+            statement = self._database.insert(run).values(**values, started_at=now(), **_columns(requester))
             connection.execute(statement.on_conflict_do_nothing(index_elements=["id"]))
             record = _record(require_begun(connection, run_id))
         if (record.contract, record.contract_digest) != (contract, contract_digest):
@@ -53,6 +53,11 @@ class Runs:
         with self._database.writing() as connection:
             require_begun(connection, run_id)
             connection.execute(update(run).where(run.c.id == run_id).values(ended_at=now(), **values))
+            return _record(require_begun(connection, run_id))
+
+    def find(self, run_id: str) -> RunRecord:
+        """Query a run; raise RunNotBegunError if it has not begun."""
+        with self._database.reading() as connection:
             return _record(require_begun(connection, run_id))
 
     def history(self, contract: str, limit: int = 50) -> list[DriftPoint]:
@@ -96,4 +101,11 @@ def _data(figures: LinkFigures) -> dict[str, Any]:
 
 
 def _record(row: Row[Any]) -> RunRecord:
-    return RunRecord(**{**row._mapping, "links": tuple(link_figures(each) for each in row.links)})
+    values = {**row._mapping, "links": tuple(link_figures(each) for each in row.links)}
+    name, way, sudo_user = (values.pop(each) for each in _columns(None))
+    return RunRecord(**values, requester=None if name is None else Actor(name, way, sudo_user))
+
+
+def _columns(requester: Actor | None) -> dict[str, str | None]:
+    name, way, sudo_user = (None,) * 3 if requester is None else (requester.name, requester.way, requester.sudo_user)
+    return {"requested_by": name, "requested_way": way, "requested_sudo_user": sudo_user}

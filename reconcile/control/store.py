@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from reconcile.control.approvals import Approvals
 from reconcile.control.corrections import Corrections
 from reconcile.control.database import Database, connect
 from reconcile.control.errors import ControlRefusedError
@@ -19,7 +20,7 @@ from reconcile.settings.settings import Settings
 
 
 class ControlStore:
-    """Runs, findings over time, corrections, leases and requests. Threads may share it.
+    """Runs, findings over time, corrections, approvals, leases and requests. Threads may share it.
 
     Any call raises ControlUnreachableError if the database does not answer, and ControlRefusedError if it refuses.
     """
@@ -28,6 +29,7 @@ class ControlStore:
         self.runs = Runs(database)
         self.findings = Findings(database)
         self.corrections = Corrections(database)
+        self.approvals = Approvals(database)
         self.leases = Leases(database)
         self.requests = Requests(database)
 

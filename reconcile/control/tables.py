@@ -31,6 +31,9 @@ run = Table(
     Column("complete", Boolean),
     Column("exit_code", Integer),
     Column("links", _Json, nullable=False),
+    Column("requested_by", Text),
+    Column("requested_way", Text),
+    Column("requested_sudo_user", Text),
 )
 
 finding = Table(
@@ -110,4 +113,17 @@ request = Table(
     Column("claimed_at", Instant),
     Column("run_id", Text),
     Column("finished_at", Instant),
+    Column("requested_by", Text),
+    Column("requested_sudo_user", Text),
+)
+
+approval = Table(
+    "approval",
+    tables,
+    Column("run_id", Text, primary_key=True),
+    Column("plan_digest", Text, primary_key=True),
+    Column("approver", Text, primary_key=True),
+    Column("way", Text, primary_key=True),
+    Column("sudo_user", Text),
+    Column("approved_at", Instant, nullable=False),
 )

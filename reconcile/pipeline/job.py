@@ -15,8 +15,10 @@ from pydantic import JsonValue
 from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer, Contract, load_contract
+from reconcile.domain.approval import Actor
 from reconcile.errors import RefusedError
 from reconcile.gather.stores.digest import ComparisonMode
+from reconcile.pipeline.approval import os_user
 from reconcile.pipeline.handoffs import Request
 from reconcile.pipeline.scope import All, Ids, Scope
 from reconcile.settings.settings import Settings, load_settings, needs_spark
@@ -49,6 +51,8 @@ class Job:
     spark_session: SparkSession | None = None
     contract_lease: HeldLease | None = None
     """The contract's lease, where whoever made the job holds it for all of its stages."""
+    requester: Actor | None = None
+    """Who asks for the run; None where it has begun already."""
 
     @property
     def spark(self) -> SparkSession:
@@ -92,7 +96,8 @@ def new_job(
         place = Workspace(settings.workspace, spark)
         scope = All() if ids is None else Ids.of(ids)
         run = place.run(named)
-        yield Job(contract, file, settings, place, run, tuple(consumers), scope, mode, spark_session=spark)
+        selection = (tuple(consumers), scope, mode)
+        yield Job(contract, file, settings, place, run, *selection, spark_session=spark, requester=os_user())
 
 
 @contextmanager

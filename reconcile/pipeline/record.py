@@ -103,7 +103,7 @@ def _control(job: Job) -> Iterator[ControlStore | None]:
 
 def write_stage(control: ControlStore, job: Job, stage: Stage) -> None:
     """Write down in an open control store that a run has come to a stage."""
-    control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest)
+    control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest, job.requester)
     control.runs.reach(job.run.id, stage, _STAGES[: _STAGES.index(stage)])
 
 

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
+from reconcile.domain.approval import REQUEST_TOPIC, Actor
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.kafka.reader import read as read_log
 
@@ -71,9 +72,9 @@ def read(value: bytes | None) -> RequestRecord:
     return RequestRecord(id_, contract, tuple(ids), mode, apply)
 
 
-def keep(control: ControlStore, wanted: RequestRecord) -> None:
-    """Queue a request; one that was delivered before stays as it is."""
-    control.requests.queue(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply)
+def keep(control: ControlStore, wanted: RequestRecord, requester: Actor = REQUEST_TOPIC) -> None:
+    """Queue a request; one that was delivered before stays as it is. A record does not say who wrote it."""
+    control.requests.queue(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply, requester=requester)
 
 
 def given_back(control: ControlStore, request_id: str, contract: str) -> RequestRecord:

@@ -12,6 +12,7 @@ from reconcile.control.store import ControlStore, open_control
 from reconcile.lab.folder import Lab
 from tests.control_behaviour import (
     MINUTE,
+    ApprovalsBehaviour,
     CorrectionsBehaviour,
     FindingsBehaviour,
     LeasesBehaviour,
@@ -71,6 +72,10 @@ class TestLeases(LeasesBehaviour):
 
 class TestCorrections(CorrectionsBehaviour):
     """Corrections in Postgres."""
+
+
+class TestApprovals(ApprovalsBehaviour):
+    """Approvals in Postgres."""
 
 
 class TestRequests(RequestsBehaviour):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from contextlib import nullcontext
@@ -26,6 +27,7 @@ from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
 from reconcile.airflow.submission import arguments, configuration, ids_file, references
 from reconcile.control.errors import LeaseHeldError
 from reconcile.control.store import open_control
+from reconcile.domain.approval import SCHEDULER, Actor
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
@@ -93,8 +95,9 @@ def test_any_file_name_gives_a_run_id() -> None:
 
 def test_what_is_asked_comes_through_a_task() -> None:
     """What is asked for is the same after it was handed on."""
-    wanted = replace(SCHEDULED, ids=("a",), consumers=("login",), max_corrections=3)
-    assert wanted.data() == ScheduledRun.of(wanted.data()).data()
+    wanted = replace(SCHEDULED, ids=("a",), consumers=("login",), max_corrections=3, requester=SCHEDULER)
+    handed_on = ScheduledRun.of(wanted.data())
+    assert (wanted.data(), SCHEDULER) == (handed_on.data(), handed_on.requester)
 
 
 def test_a_person_is_asked_where_the_contract_wants_it() -> None:
@@ -203,15 +206,17 @@ def test_only_a_contract_of_the_folder_is_taken(tmp_path: Path) -> None:
 
 
 def test_the_application_is_told_all() -> None:
-    """Stages, consumers, the settings and the approval reach the application, and where the ids stand."""
-    scheduled_run = replace(SCHEDULED, ids=("a", "b"), consumers=("login",))
+    """Stages, consumers, the settings and who asked reach the application, and where the ids stand."""
+    alice = Actor("alice", "airflow")
+    scheduled_run = replace(SCHEDULED, ids=("a", "b"), consumers=("login",), requester=alice)
     ids = Path("ids.json")
     place = Installation(Path("r.yaml"), "runs", Path())
     expected = (
         "--run user-account-1 --contract contracts/user-account.yaml --stages apply,verify --mode auto"
-        " --consumer login --ids ids.json --config r.yaml --workspace runs --approved"
+        " --consumer login --ids ids.json --config r.yaml --workspace runs --requester"
     )
-    assert expected == " ".join(arguments(scheduled_run, ("apply", "verify"), place, ids, approved=True))
+    *told, requester, approved = arguments(scheduled_run, ("apply", "verify"), place, ids, approved=True)
+    assert (expected, alice, "--approved") == (" ".join(told), Actor(**json.loads(requester)), approved)
 
 
 def test_many_ids_reach_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ from reconcile.airflow.installation import Installation
 from reconcile.cli import cli
 from reconcile.control.errors import ControlRefusedError
 from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.approval import REQUEST_TOPIC, Actor
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline import requests as wakeup
+from reconcile.pipeline.approval import os_user
 from reconcile.pipeline.requests import RequestRecord, read
 from reconcile.settings.settings import Settings
 from reconcile.workspace.workspace import Workspace
@@ -78,6 +80,14 @@ def value(id_: str) -> bytes:
 def claimed(dag_run: str) -> list[str | None]:
     """Give the ids of the requests that a run of the DAG takes on."""
     return [each.request_id for each in claims.claim("on_request", dag_run)]
+
+
+def test_a_run_is_asked_for_by_who_sent_its_request(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """Where `reconcile request` has kept them; a record of the topic names nobody."""
+    alice = Actor("alice", "cli")
+    control.requests.queue("r-1", "user-account", requester=alice)
+    Topic(monkeypatch, value("r-1"), value("r-2"))
+    assert [alice, REQUEST_TOPIC] == [each.requester for each in claims.claim("on_request", "run")]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +184,17 @@ def test_a_request_is_done_once_everything_was_read(
     assert (state == "done") == claims.finish(scheduled_run)
     known = control.requests.find("r-1")
     assert (state, scheduled_run.run_id if complete else None) == (known.state, known.run_id)
+
+
+def test_a_request_names_the_user_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore
+) -> None:
+    """Its record does not: anybody could write another name into it."""
+    sent: list[RequestRecord] = []
+    monkeypatch.setattr(import_module("reconcile.cli.request"), "_sent", lambda *given: sent.append(given[-1]))
+    assert (0, "r-1\n") == _invoked(tmp_path, "--request-id", "r-1")
+    assert os_user() == control.requests.find("r-1").requester
+    assert [RequestRecord("r-1", "user-account")] == sent
 
 
 def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:

@@ -15,6 +15,7 @@ from reconcile.errors import RefusedError
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
 from tests.control_behaviour import (
+    ApprovalsBehaviour,
     CorrectionsBehaviour,
     FindingsBehaviour,
     LeasesBehaviour,
@@ -53,6 +54,10 @@ class TestLeases(LeasesBehaviour):
 
 class TestCorrections(CorrectionsBehaviour):
     """Corrections in a file."""
+
+
+class TestApprovals(ApprovalsBehaviour):
+    """Approvals in a file."""
 
 
 class TestRequests(RequestsBehaviour):

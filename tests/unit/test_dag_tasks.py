@@ -47,10 +47,12 @@ def dag(name: str) -> ModuleType:
     return module
 
 
-def run(dag_id: str, run_type: str = "scheduled", **conf: Any) -> SimpleNamespace:
+def run(dag_id: str, run_type: str = "scheduled", user: str | None = None, **conf: Any) -> SimpleNamespace:
     """Build a run of a DAG, as its tasks see it."""
     at = datetime(2026, 11, 18, 1, tzinfo=UTC)
-    return SimpleNamespace(dag_id=dag_id, run_id="r", run_after=at, run_type=run_type, conf=conf)
+    return SimpleNamespace(
+        dag_id=dag_id, run_id="r", run_after=at, run_type=run_type, triggering_user_name=user, conf=conf
+    )
 
 
 def test_a_night_takes_all_contracts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +62,25 @@ def test_a_night_takes_all_contracts(folder: Path, monkeypatch: pytest.MonkeyPat
     runs = nightly.contracts.function()
     assert ["user-account", "user-balance"] == [Path(each["contract"]).stem for each in runs]
     assert 2 == len({each["run_id"] for each in runs})
+
+
+@pytest.mark.parametrize(
+    ("run_type", "user", "requester"),
+    [
+        ("scheduled", None, {"name": "the scheduler", "way": "schedule", "sudo_user": None}),
+        ("operator_triggered", None, {"name": "the scheduler", "way": "schedule", "sudo_user": None}),
+        ("manual", "alice", {"name": "alice", "way": "airflow", "sudo_user": None}),
+        ("operator_triggered", "alice", {"name": "alice", "way": "airflow", "sudo_user": None}),
+        ("manual", None, None),
+    ],
+)
+def test_a_night_knows_who_asked_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run_type: str, user: str | None, requester: Any
+) -> None:
+    """The scheduler, unless somebody triggered it; nobody where Airflow does not know."""
+    nightly = dag("nightly")
+    monkeypatch.setattr(nightly, "get_current_context", lambda: {"dag_run": run("nightly", run_type, user)})
+    assert requester == nightly.contracts.function()[0]["requester"]
 
 
 def test_a_backfill_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +96,11 @@ def test_a_backfill_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_the_form_asks_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Consumers that were left out mean all."""
     on_demand = dag("on_demand")
-    context = {"dag_run": run("on_demand", "manual", contract="user-account"), "params": PARAMS}
+    context = {"dag_run": run("on_demand", "manual", "alice", contract="user-account"), "params": PARAMS}
     monkeypatch.setattr(on_demand, "get_current_context", lambda: context)
     scheduled_run = on_demand.scheduled_run.function()
     assert ([], ["a"], False) == (scheduled_run["consumers"], scheduled_run["ids"], scheduled_run["apply"])
+    assert "alice" == scheduled_run["requester"]["name"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from reconcile.cli import cli
 from reconcile.contract.model import load_contract
 from reconcile.control.corrections import Intent
 from reconcile.control.store import open_control
+from reconcile.domain.approval import Actor
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.files import committed
 from reconcile.pipeline import record
@@ -58,6 +59,16 @@ def test_a_run_that_goes_on_keeps_its_corrections(job: Job) -> None:
 def test_a_run_of_another_name_is_new(job: Job) -> None:
     """Nothing stands under its id."""
     record.require_own(replace(job, run=job.workspace.run("other")))
+
+
+def test_a_run_begins_for_who_asks_for_it(job: Job) -> None:
+    """And not for whoever goes on with it."""
+    alice, bob = Actor("alice", "cli"), Actor("bob", "cli")
+    asked_for = replace(job, run=job.workspace.run("other"), requester=alice)
+    record.reach(asked_for, "gather")
+    record.reach(replace(asked_for, requester=bob), "gather")
+    with open_control(job.settings) as control:
+        assert alice == control.runs.find("other").requester
 
 
 GONE = ".*the control store did not take it: the control store .*/runs/control.db"
