@@ -36,7 +36,6 @@ REFUSED, TRY_LATER = 2, 75
 @click.option("--ids", "ids_file", type=click.Path(path_type=Path), help="A JSON list of the ids, if only some.")
 @click.option("--mode", default="auto")
 @click.option("--requester", help="Who asks for the run, as JSON.")
-@click.option("--approved", is_flag=True)
 @click.option("--config", type=click.Path(path_type=Path))
 @click.option("--workspace")
 @click.option("--patience", type=float, default=1800.0, help="Seconds to wait for another run of the contract.")
@@ -48,7 +47,6 @@ def application(
     ids_file: Path | None,
     mode: ComparisonMode,
     requester: str | None,
-    approved: bool,
     config: Path | None,
     workspace: str | None,
     patience: float,
@@ -74,7 +72,7 @@ def application(
         job = Job(
             contract, file, settings, place, run, *selection, spark_session=spark, contract_lease=held, requester=who
         )
-        perform(job, stages.split(","), approved=approved)
+        perform(job, stages.split(","))
 
 
 def main() -> None:

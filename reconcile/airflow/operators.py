@@ -14,7 +14,7 @@ from reconcile.airflow import spark_provider, submission
 from reconcile.airflow.installation import POOL, installation
 from reconcile.airflow.link import ReportLink
 from reconcile.airflow.notifier import AlertNotifier
-from reconcile.airflow.review import APPROVE, not_applied, write_report
+from reconcile.airflow.review import APPROVE, keep_approval, not_applied, write_report
 from reconcile.airflow.scheduled_run import ScheduledRun
 from reconcile.errors import RefusedError
 
@@ -45,13 +45,12 @@ class StageApplication(SparkSubmitOperator):
         place = installation()
         settings = place.settings()
         connection = spark_provider.resolved_connection(self)
-        approved = "apply" in self.stages and self.plan["needs_approval"]
         self.name = f"reconcile {scheduled_run.run_id}"
         self.conf = submission.configuration(settings, connection["master"], self.name, connection["deploy_mode"])
         self.jars = submission.jars(settings)
         try:
             with submission.surroundings(settings), submission.ids_file(scheduled_run.ids) as ids:
-                self.application_args = submission.arguments(scheduled_run, self.stages, place, ids, approved=approved)
+                self.application_args = submission.arguments(scheduled_run, self.stages, place, ids)
                 if ids is not None and connection["deploy_mode"] == submission.CLUSTER:
                     self.files = submission.files(settings, ids)
                 super().execute(context)
@@ -62,7 +61,7 @@ class StageApplication(SparkSubmitOperator):
 
 
 class PlanApproval(ApprovalOperator):
-    """Asks a person to approve a plan; a plan that needs no approval is answered at once."""
+    """Asks a person to approve a plan, and keeps who did; a plan that needs no approval is answered at once."""
 
     template_fields = ("plan", *ApprovalOperator.template_fields)
 
@@ -76,6 +75,16 @@ class PlanApproval(ApprovalOperator):
             return {"chosen_options": [APPROVE], "responded_by_user": None}
         self.subject, self.body = self.plan["subject"], self.plan["body"]
         return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Keep the answer if it is a yes; fail where the plan may not be approved by who gave it."""
+        answer = super().execute_complete(context, event)
+        if list(answer["chosen_options"]) == [APPROVE]:
+            try:
+                keep_approval(self.plan, answer["responded_by_user"])
+            except RefusedError as error:
+                raise AirflowFailException(f"{error}; clear this task to ask again") from None
+        return answer
 
 
 class RunReport(BaseOperator):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reconcile.airflow.installation import installation
 from reconcile.airflow.scheduled_run import ScheduledRun
+from reconcile.domain.approval import Actor
+from reconcile.errors import RefusedError
 
 if TYPE_CHECKING:
     from reconcile.domain.plan import Plan
@@ -86,16 +88,27 @@ def review(scheduled_run: ScheduledRun, plan: Plan, aggregates: Mapping[str, int
     `aggregates` says how many each link has, of which `max_ratio` is a share.
     """
     numbers = {link.link: len(link.corrections) for link in plan.links}
-    approval = [link.link for link in plan.links if link.approval and numbers[link.link]]
     reason = _reason(scheduled_run, plan, aggregates, numbers)
     return {
         "run_id": plan.run_id,
+        "digest": plan.digest,
         "corrections": sum(numbers.values()),
         "skipped": reason,
-        "needs_approval": reason is None and bool(approval),
+        "needs_approval": reason is None and bool(plan.to_approve),
         "subject": f"{plan.contract}: {sum(numbers.values()):,} corrections",
         "body": _body(plan),
     }
+
+
+def keep_approval(reviewed: Mapping[str, Any], user: Mapping[str, str] | None) -> None:
+    """Keep that a user of Airflow approved the plan that was reviewed; raise RefusedError for nobody."""
+    from reconcile.control.store import open_control
+
+    if user is None:
+        raise RefusedError("the corrections were approved, and Airflow does not say by whom")
+    with open_control(installation().settings()) as control:
+        approver = Actor(user["name"] or user["id"], "airflow")
+        control.approvals.keep(reviewed["run_id"], reviewed["digest"], approver)
 
 
 def not_applied(reviewed: Mapping[str, Any], decision: Mapping[str, Any] | None) -> str | None:

@@ -26,9 +26,7 @@ CLUSTER = "cluster"
 _GIVEN = ("spark.master", "spark.app.name", "spark.jars")
 
 
-def arguments(
-    scheduled_run: ScheduledRun, stages: Sequence[str], place: Installation, ids: Path | None, *, approved: bool
-) -> list[str]:
+def arguments(scheduled_run: ScheduledRun, stages: Sequence[str], place: Installation, ids: Path | None) -> list[str]:
     """Build the arguments of the application; `ids` is the file with the ids, if the run takes only some."""
     given = ["--run", scheduled_run.run_id, "--contract", scheduled_run.contract, "--stages", ",".join(stages)]
     given += ["--mode", scheduled_run.mode]
@@ -41,7 +39,7 @@ def arguments(
         given += ["--workspace", place.workspace]
     if scheduled_run.requester is not None:
         given += ["--requester", json.dumps(asdict(scheduled_run.requester))]
-    return [*given, "--approved"] if approved else given
+    return given
 
 
 @contextmanager

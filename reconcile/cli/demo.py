@@ -76,13 +76,15 @@ def _repaired(lab: Lab, job: Job) -> bool:
     from reconcile.lab.demo import consume
     from reconcile.pipeline import stages as pipeline
     from reconcile.pipeline import tables
+    from reconcile.pipeline.approval import approve, os_user
     from reconcile.pipeline.record import require_recorded
 
     made = pipeline.plan(job)
     show_plan(made, limit=8)
     if made.reasons:
         return False
-    pipeline.apply(job, approved=True)
+    approve(job, made, os_user())
+    pipeline.apply(job)
     consume(lab)
     verified = pipeline.verify(job)
     show_verified(verified)

@@ -27,7 +27,7 @@ SHOWN = 50
 contract_moved = click.option(
     "--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved."
 )
-yes_option = click.option("--yes", is_flag=True, help="Emit without asking.")
+yes_option = click.option("--yes", is_flag=True, help="Approve the plan without being asked.")
 
 
 @click.command()
@@ -81,7 +81,8 @@ def apply(
 ) -> None:
     """Emit the corrections of a run's plan. After an interruption, the same command continues.
 
-    Asks on a terminal. Exits 1 if the answer is no, 2 if the plan may not be applied or nobody can be asked.
+    A plan that needs an approval is emitted once somebody has approved it: with --yes, or asked on a terminal. The
+    control store keeps who did. Exits 1 if the answer is no, 2 if the plan may not be applied or nobody can be asked.
     """
     with job_of(run_id, contract, config, workspace) as job:
         applied = emitted(job, yes)
@@ -131,21 +132,22 @@ def say_not_recorded(*results: Summary | Verified | None) -> bool:
 
 
 def emitted(job: Job, yes: bool) -> Applied | None:
-    """Apply a run's plan with somebody's yes; None if the answer was no."""
+    """Apply a run's plan, and keep who says yes to it; None if the answer was no."""
     from reconcile.pipeline.apply import require_applicable
+    from reconcile.pipeline.approval import approve, is_awaited, os_user
     from reconcile.pipeline.handoffs import Plan
 
     made = job.run.read(Plan)
     require_applicable(job, made)
-    asking = any(link.corrections and link.approval for link in made.links)
-    approved = yes
-    if asking and not yes and at_terminal():
+    if not yes and at_terminal() and is_awaited(job, made):
         say(numbers(made))
-        approved = click.confirm("Emit these corrections?", err=True)
-        if not approved:
+        yes = click.confirm("Emit these corrections?", err=True)
+        if not yes:
             say("nothing was emitted")
             return None
-    return pipeline.apply(job, approved=approved)
+    if yes:
+        approve(job, made, os_user())
+    return pipeline.apply(job)
 
 
 def at_terminal() -> bool:

@@ -161,6 +161,11 @@ class Plan(_Frozen):
         """The items that emit a record."""
         return (item for link in self.links for item in link.corrections)
 
+    @property
+    def to_approve(self) -> tuple[str, ...]:
+        """The links whose corrections a person has to approve."""
+        return tuple(each.link for each in self.links if each.approval and each.corrections)
+
     def link(self, name: str) -> LinkPlan:
         """Choose the plan of a link."""
         return next(each for each in self.links if each.link == name)

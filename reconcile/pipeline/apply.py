@@ -1,4 +1,4 @@
-"""The stage `apply`: emits what was planned, link by link, and only with somebody's yes."""
+"""The stage `apply`: emits what was planned, link by link, and only what was approved."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.pipeline import record
+from reconcile.pipeline.approval import require_approved
 from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection
@@ -45,10 +46,6 @@ class PlanRefusedError(RefusedError):
     """Raised when a plan may not be applied: the reasons say what would allow it."""
 
 
-class NotApprovedError(RefusedError):
-    """Raised when nobody has said yes to a plan that needs it."""
-
-
 class StaleGroupError(UnreachableError):
     """Raised when a group that another builds on does not come to its corrections: apply again once it has."""
 
@@ -65,10 +62,11 @@ def require_applicable(job: Job, plan: Plan) -> None:
         raise PlanRefusedError("the plan is refused:\n  " + "\n  ".join(reasons))
 
 
-def apply(job: Job, *, approved: bool) -> Applied:
+def apply(job: Job) -> Applied:
     """Emit the corrections of the run's plan; after any failure the same call goes on where it stopped.
 
-    Raises PlanRefusedError, and NotApprovedError where the contract asks for approval and nobody gave it.
+    Raises PlanRefusedError, and NotApprovedError or PlanReplacedError where the contract asks for approval and this
+    plan was not approved.
     """
     plan = job.run.read(Plan)
     require_applicable(job, plan)
@@ -76,13 +74,8 @@ def apply(job: Job, *, approved: bool) -> Applied:
     if job.run.done(Applied.ARTIFACT, inputs):
         _LOG.info("applied already")
         return job.run.read(Applied)
-    asking = [each.link for each in plan.links if each.corrections and each.approval]
-    if asking and not approved:
-        raise NotApprovedError(
-            f"{', '.join(asking)}: the contract asks for approval (repair.approval): review the plan with"
-            f" `reconcile plan --run {plan.run_id}`, and say --yes"
-        )
     with open_control(job.settings) as control, ExitStack() as stack:
+        require_approved(control, plan)
         held = job.contract_lease or stack.enter_context(control.leases.hold_contract(plan.contract, plan.run_id))
         record.write_stage(control, job, "apply")
         applying = _Applying(job, plan, control, held)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar, get_args
 
 from reconcile.control.findings import Sighting
-from reconcile.control.run_record import LinkFigures, link_figures
+from reconcile.control.run_record import LinkFigures, RunRecord, link_figures
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status
@@ -101,9 +101,14 @@ def _control(job: Job) -> Iterator[ControlStore | None]:
         yield control
 
 
+def begin(control: ControlStore, job: Job) -> RunRecord:
+    """Write down in an open control store that a run begins, unless it has; return what is kept of it."""
+    return control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest, job.requester)
+
+
 def write_stage(control: ControlStore, job: Job, stage: Stage) -> None:
     """Write down in an open control store that a run has come to a stage."""
-    control.runs.begin(job.run.id, job.contract.aggregate, job.contract.digest, job.requester)
+    begin(control, job)
     control.runs.reach(job.run.id, stage, _STAGES[: _STAGES.index(stage)])
 
 

@@ -90,11 +90,11 @@ def plan(job: Job) -> Plan:
 
 
 @_staged
-def apply(job: Job, *, approved: bool) -> Applied:
-    """Emit what was planned."""
+def apply(job: Job) -> Applied:
+    """Emit what was planned and approved."""
     from reconcile.pipeline import apply as stage
 
-    return stage.apply(job, approved=approved)
+    return stage.apply(job)
 
 
 @_staged
@@ -116,14 +116,14 @@ def report(run: Run, place: Workspace, settings: Settings, contract: Contract | 
     return stage.publish(run, place, settings, contract)
 
 
-def perform(job: Job, names: Iterable[str], *, approved: bool) -> None:
+def perform(job: Job, names: Iterable[str]) -> None:
     """Run stages one after the other, as a task of a DAG does, until one says that no other may follow.
 
     Raises IncompleteError after an audit, and UnverifiedError after a verification, where the same may succeed later.
     """
     from reconcile.pipeline.record import require_recorded
 
-    steps: dict[str, Callable[[Job], object]] = {"gather": gather, "plan": plan}
+    steps: dict[str, Callable[[Job], object]] = {"gather": gather, "plan": plan, "apply": apply}
     wanted = list(names)
     for name in wanted:
         if job.contract_lease is not None:
@@ -135,8 +135,6 @@ def perform(job: Job, names: Iterable[str], *, approved: bool) -> None:
             if failed := unmet(quality(job).results):
                 _LOG.info(f"nothing is planned, for an expectation failed: {'; '.join(failed)}")
                 break
-        elif name == "apply":
-            apply(job, approved=approved)
         elif name == "verify":
             verified = verify(job)
             require_recorded(verified)

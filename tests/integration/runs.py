@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import load_contract
+from reconcile.domain.approval import Actor
+from reconcile.domain.plan import Plan
 from reconcile.files import committed
 from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.lab import world
 from reconcile.lab.folder import Lab
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import Summary
+from reconcile.pipeline.approval import approve
+from reconcile.pipeline.handoffs import Applied, Summary
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.scope import All, Ids
 from reconcile.settings.settings import load_settings
@@ -61,3 +64,9 @@ class Runs:
 def findings(job: Job) -> dict[tuple[str, str], dict[str, Any]]:
     """Give a run's findings by link and id."""
     return {(each["link"], each["aggregate_id"]): each for each in map(json.loads, tables.finding_lines(job.run))}
+
+
+def apply(job: Job) -> Applied:
+    """Approve a run's plan, and apply it."""
+    approve(job, job.run.read(Plan), Actor("tester", "cli"))
+    return pipeline.apply(job)

@@ -36,11 +36,12 @@ from reconcile.lab.services.relay import send
 from reconcile.lab.services.user import OutboxEvent
 from reconcile.pipeline import apply as stage_apply
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.apply import NotApprovedError, PlanRefusedError
+from reconcile.pipeline.apply import PlanRefusedError
+from reconcile.pipeline.approval import NotApprovedError
 from reconcile.pipeline.handoffs import Applied, Verified
 from reconcile.pipeline.job import Job
 from reconcile.repair.emission import emit
-from tests.integration.runs import Runs, findings
+from tests.integration.runs import Runs, apply, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 from tests.schemas import valid_output
@@ -135,7 +136,7 @@ def repair(world: World, contract: Path, run_id: str, topic: str) -> Repaired:
     ends = world.ends(topic)
     plan = pipeline.plan(job)
     unchanged = ends == world.ends(topic)
-    applied = pipeline.apply(job, approved=True)
+    applied = apply(job)
     world.consume()
     verified = pipeline.verify(job)
     again, _ = world.runs.audited(contract, f"{run_id}-again")
@@ -270,7 +271,7 @@ def test_a_level_without_its_balance_has_not_converged(world: World, balance: Re
     world.stage(edited)
     job, plan = world.planned(world.contract(BALANCE), "partial", *people)
     assert [True] == [each.reason.endswith("it does not bring balance") for each in plan.corrections]
-    pipeline.apply(job, approved=True)
+    apply(job)
     world.consume()
     verified = pipeline.verify(job)
     assert ({"partial": 1}, 1) == _outcome(verified)
@@ -303,7 +304,7 @@ def test_applying_again_emits_nothing(world: World, account: Repaired) -> None:
     """The stage was done; it says the same."""
     job = world.runs.job(world.contracts / "user-account-1.yaml", "account")
     ends = world.ends()
-    assert account.applied == pipeline.apply(job, approved=True)
+    assert account.applied == pipeline.apply(job)
     assert ends == world.ends()
 
 
@@ -320,8 +321,17 @@ def test_nothing_is_emitted_without_a_yes(world: World, waiting: Job) -> None:
     """The contract asks for approval, and there is no terminal to ask on: exit 2, on the command line too."""
     ends = world.ends()
     with pytest.raises(NotApprovedError, match="say --yes"):
-        pipeline.apply(waiting, approved=False)
+        pipeline.apply(waiting)
     assert isinstance(said(world, "apply", "--run", waiting.run.id).exception, NotApprovedError)
+    assert ends == world.ends()
+
+
+def test_a_no_exits_1_and_emits_nothing(world: World, waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sits at the terminal, and says so."""
+    monkeypatch.setattr(repairing, "at_terminal", lambda: True)
+    ends = world.ends()
+    result = said(world, "apply", "--run", waiting.run.id, answer="n\n")
+    assert (1, True) == (result.exit_code, "nothing was emitted" in result.stderr)
     assert ends == world.ends()
 
 
@@ -334,7 +344,7 @@ def test_runs_that_overlap_are_fenced(world: World, waiting: Job, lease: str) ->
         control.leases.hold(lease, "another", timedelta(seconds=30)),
         pytest.raises(LeaseHeldError, match="another holds the lease"),
     ):
-        pipeline.apply(waiting, approved=True)
+        apply(waiting)
     assert ends == world.ends()
 
 
@@ -345,11 +355,11 @@ def test_whoever_holds_the_contract_already_is_not_shut_out_by_itself(world: Wor
     with open_control(job.settings) as control, control.leases.hold_contract(ACCOUNT, "held") as held:
         held._ended("another took it over")
         with pytest.raises(LeaseLostError):
-            pipeline.apply(replace(job, contract_lease=held), approved=True)
+            apply(replace(job, contract_lease=held))
         control.leases.release(held.lease)
     assert ends == world.ends()
     with open_control(job.settings) as control, control.leases.hold_contract(ACCOUNT, "held") as held:
-        assert 1 == len(pipeline.apply(replace(job, contract_lease=held), approved=True).links[0].emitted)
+        assert 1 == len(apply(replace(job, contract_lease=held)).links[0].emitted)
 
 
 def test_findings_that_changed_refuse_the_plan(world: World, waiting: Job) -> None:
@@ -365,20 +375,11 @@ def test_findings_that_changed_refuse_the_plan(world: World, waiting: Job) -> No
         )
 
 
-def test_a_no_exits_1_and_emits_nothing(world: World, waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody sits at the terminal, and says so."""
-    monkeypatch.setattr(repairing, "at_terminal", lambda: True)
-    ends = world.ends()
-    result = said(world, "apply", "--run", waiting.run.id, answer="n\n")
-    assert (1, True) == (result.exit_code, "nothing was emitted" in result.stderr)
-    assert ends == world.ends()
-
-
 def test_a_contract_that_changed_refuses_the_plan(world: World, waiting: Job) -> None:
     """What was approved was approved under the contract as it was."""
     job = world.runs.job(world.contract(repair={"deletes": True}), waiting.run.id)
     with pytest.raises(PlanRefusedError, match="contract was changed"):
-        pipeline.apply(job, approved=True)
+        pipeline.apply(job)
 
 
 def test_an_interruption_says_where_it_stands(
@@ -395,10 +396,10 @@ def test_an_interruption_says_where_it_stands(
 
     monkeypatch.setattr(stage_apply, "emit", partial(emit, batch=1, step=interrupting))
     with pytest.raises(KeyboardInterrupt):
-        pipeline.apply(waiting, approved=True)
+        apply(waiting)
     assert "1 of 3 corrections are emitted" in caplog.messages[-1]
     monkeypatch.undo()
-    pipeline.apply(waiting, approved=True)
+    pipeline.apply(waiting)  # what was approved is approved
     wanted = sorted(str(each.correction_id) for each in pipeline.plan(waiting).corrections)
     found = [each.headers[CORRECTION_ID].decode() for each in world.records() if CORRECTION_ID in each.headers]
     assert wanted == sorted(each for each in found if each in wanted)
@@ -407,13 +408,13 @@ def test_an_interruption_says_where_it_stands(
 def test_a_yes_can_be_said_beforehand(world: World) -> None:
     """`approval: none` in the contract is one."""
     job, _ = world.planned(world.contract(repair={"approval": "none"}), "waived", world.edited())
-    assert 1 == len(pipeline.apply(job, approved=False).links[0].emitted)
+    assert 1 == len(pipeline.apply(job).links[0].emitted)
 
 
 def test_what_nobody_consumed_is_unverified(world: World) -> None:
     """Exit 1; asked again once the group has come to it, it converged and exits 0, as the control store knows then."""
     job, _ = world.planned(world.contract(), "unverified", world.edited())
-    pipeline.apply(job, approved=True)
+    apply(job)
     assert ({"unverified": 1}, 1) == _outcome(pipeline.verify(job))
     assert ("verify", 1) == _known(job)
     world.consume()
@@ -424,7 +425,7 @@ def test_what_nobody_consumed_is_unverified(world: World) -> None:
 def test_a_consumer_that_ignores_a_correction_has_refused_it(world: World) -> None:
     """Its group has passed it, and its copy is as it was: it exits 1 and says so."""
     job, _ = world.planned(world.contract(guard="newer-or-equal"), "ignored", world.edited())
-    pipeline.apply(job, approved=True)
+    apply(job)
     world.stage(lambda stage: stage.consume(LOGIN, _ignoring_corrections))
     verified = pipeline.verify(job)
     assert ({"refused": 1}, 1) == _outcome(verified)
@@ -442,7 +443,7 @@ def test_a_source_that_moved_on_is_not_overwritten(world: World) -> None:
     someone = world.edited()
     job, _ = world.planned(world.contract(), "moved", someone)
     world.stage(lambda stage: _changed(stage, someone))
-    (link,) = pipeline.apply(job, approved=True).links
+    (link,) = apply(job).links
     assert ((), 1) == (link.emitted, len(link.dropped))
     assert "moved on" in link.dropped[0].reason
 
@@ -457,7 +458,7 @@ def test_a_newer_event_in_the_log_forbids_a_correction(world: World, monkeypatch
         return emit(*args, **kwargs)
 
     monkeypatch.setattr(stage_apply, "emit", late)
-    (link,) = pipeline.apply(job, approved=True).links
+    (link,) = apply(job).links
     assert ((), ["a newer event"]) == (link.emitted, [each.reason[:13] for each in link.dropped])
 
 
@@ -466,7 +467,7 @@ def test_an_event_in_the_outbox_is_not_told_twice(world: World) -> None:
     made: list[OutboxEvent] = []
     world.stage(lambda stage: made.append(stage.user.sign_in(stage.people(1)[0].user_id)))
     job, plan = world.planned(world.contract(ACTIVITY), "in-outbox", made[0].aggregate_id)
-    pipeline.apply(job, approved=True)
+    apply(job)
     world.consume()
     assert [(1,)] == _activity(world, made[0].aggregate_id)
     waits = "an event of it waits in the source's outbox since 20"
@@ -480,7 +481,7 @@ def test_an_event_that_was_put_back_into_the_outbox_is_not_told_twice(world: Wor
     job, plan = world.planned(world.contract(ACTIVITY), "put-back", made[0].aggregate_id)
     assert 1 == len(list(plan.corrections))
     world.stage(partial(_put_back, event=made[0]))
-    (link,) = pipeline.apply(job, approved=True).links
+    (link,) = apply(job).links
     world.consume()
     assert [(1,)] == _activity(world, made[0].aggregate_id)
     assert [True] == [each.reason.startswith("moved on: an event of it waits") for each in link.dropped]
@@ -500,7 +501,7 @@ def test_an_amount_in_the_outbox_is_not_refused_as_old(world: World) -> None:
     assert ["balance", "tariff"] == sorted(
         each["name"] for each in findings(job)["user-balance/billing", people[0]]["fields"]
     )
-    pipeline.apply(job, approved=True)
+    apply(job)
     world.stage(Stage.publish)
     world.stage(lambda stage: stage.consume(BILLING, _comparing_versions()))
     balances = [_balance(world, "user", "user_balance", people[0]), _balance(world, "billing", "account", people[0])]
@@ -527,7 +528,7 @@ def test_the_event_itself_forbids_the_correction_of_what_was_never_published(
         return emit(*args, **kwargs)
 
     monkeypatch.setattr(stage_apply, "emit", late)
-    (link,) = pipeline.apply(job, approved=True).links
+    (link,) = apply(job).links
     assert ((), ["a newer event"]) == (link.emitted, [each.reason[:13] for each in link.dropped])
 
 
@@ -540,7 +541,7 @@ def test_caps_refuse_a_plan_and_it_says_what_it_would_be(world: World) -> None:
     result = said(world, "plan", "--run", "capped", "--json")
     assert (2, "restate") == (result.exit_code, valid_output("plan", result.stdout)["links"][0]["items"][0]["action"])
     with pytest.raises(PlanRefusedError, match="max_corrections"):
-        pipeline.apply(job, approved=True)
+        apply(job)
 
 
 def test_incomplete_runs_are_never_applied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,7 +549,7 @@ def test_incomplete_runs_are_never_applied(world: World, monkeypatch: pytest.Mon
     monkeypatch.setenv("RECONCILE_CONN_LOGIN_DB", "postgresql://login@127.0.0.1:1/login")
     job, _ = world.planned(world.contract(), "incomplete")
     with pytest.raises(PlanRefusedError, match="incomplete"):
-        pipeline.apply(job, approved=True)
+        apply(job)
 
 
 def test_the_command_line_repairs_from_the_comparison_on(world: World) -> None:

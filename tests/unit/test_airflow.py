@@ -215,8 +215,8 @@ def test_the_application_is_told_all() -> None:
         "--run user-account-1 --contract contracts/user-account.yaml --stages apply,verify --mode auto"
         " --consumer login --ids ids.json --config r.yaml --workspace runs --requester"
     )
-    *told, requester, approved = arguments(scheduled_run, ("apply", "verify"), place, ids, approved=True)
-    assert (expected, alice, "--approved") == (" ".join(told), Actor(**json.loads(requester)), approved)
+    *told, requester = arguments(scheduled_run, ("apply", "verify"), place, ids)
+    assert (expected, alice) == (" ".join(told), Actor(**json.loads(requester)))
 
 
 def test_many_ids_reach_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

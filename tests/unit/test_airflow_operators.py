@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from reconcile.airflow.installation import Installation
 from reconcile.airflow.review import APPROVE
 from reconcile.airflow.scheduled_run import ScheduledRun
+from reconcile.control.store import open_control
+from reconcile.domain.approval import Actor
 from reconcile.files import committed
 
 pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 SCHEDULED = ScheduledRun("contracts/user-account.yaml", "user-account-1", ids=("a", "b")).data()
 TABLE = committed("docs", "cluster.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| ([^|]+) \| `(\{.+\})` \|$", TABLE, flags=re.M))
-WAITS = {"skipped": None, "needs_approval": True}
+WAITS = {"skipped": None, "needs_approval": True, "run_id": "r1", "digest": "d1"}
 
 
 @pytest.fixture
@@ -65,11 +68,66 @@ def test_nothing_is_submitted_without_a_yes(application: Any, decision: dict[str
 
 
 def test_a_yes_is_submitted(application: Any) -> None:
-    """The application is told of it."""
+    """The application finds in the control store who said it."""
     decision = {"chosen_options": [APPROVE]}
     task, commands = application(ROWS["this machine"], ("apply", "verify"), plan=WAITS, decision=decision)
     task.execute({})
-    assert "--approved" in commands[0]
+    assert "apply,verify" == _given(commands[0], "--stages")
+
+
+ALICE = {"id": "7", "name": "alice"}
+
+
+def event(user: dict[str, str] | None = ALICE, answer: str = APPROVE) -> dict[str, Any]:
+    """Build what Airflow resumes the question with, after somebody answered by its UI or its API."""
+    return {
+        "chosen_options": [answer], "params_input": {}, "responded_at": datetime(2026, 11, 18, tzinfo=UTC),
+        "responded_by_user": user, "timedout": False,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Answers the question that waits; returns the approvals that are kept then."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    from reconcile.airflow import review
+    from reconcile.airflow.operators import PlanApproval
+
+    place = Installation(None, str(tmp_path), tmp_path)
+    monkeypatch.setattr(review, "installation", lambda: place)
+    with open_control(place.settings()) as control:
+        control.runs.begin("r1", "user-account", "c")
+
+    def answer(event: dict[str, Any]) -> list[tuple[str, Actor]]:
+        PlanApproval(task_id="approve", plan=WAITS).execute_complete({}, event)
+        with open_control(place.settings()) as control:
+            return [(each.plan_digest, each.approver) for each in control.approvals.of_run("r1")]
+
+    return answer
+
+
+def test_an_approval_is_kept_with_the_user_who_gave_it(answered: Callable[..., Any]) -> None:
+    """Of the plan that was shown, whatever the run's plan is by now."""
+    assert [("d1", Actor("alice", "airflow"))] == answered(event())
+
+
+def test_a_user_without_a_name_is_kept_by_its_id(answered: Callable[..., Any]) -> None:
+    """Some of Airflow's managers of users know no names."""
+    assert [("d1", Actor("7", "airflow"))] == answered(event({"id": "7", "name": ""}))
+
+
+def test_a_rejection_keeps_nothing(answered: Callable[..., Any]) -> None:
+    """Neither does a question that nobody answered in time."""
+    assert [] == answered(event(answer="Reject"))
+    assert [] == answered({**event(None, "Reject"), "timedout": True})
+
+
+def test_an_approval_by_nobody_fails(answered: Callable[..., Any]) -> None:
+    """It is not tried again: that would ask again at once."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match="does not say by whom; clear this task to ask again"):
+        answered(event(None))
 
 
 @pytest.mark.parametrize("where", ROWS)

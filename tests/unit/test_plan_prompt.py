@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconcile.cli import repair
+from reconcile.domain.approval import Actor
 from reconcile.domain.plan import Plan
+from reconcile.pipeline import approval
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job
 from tests.unit.test_plan import PLAN
@@ -28,16 +30,16 @@ class Planned:
         return self
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True, yes: bool = False) -> Any:
-    """Ask whether the plan may be applied; give the answer's output, what came of it, and how it was approved."""
-    approvals: list[bool] = []
-
-    def apply(_job: Job, *, approved: bool) -> dict[str, Any]:
-        approvals.append(approved)
-        return {"links": []}
+def asked(
+    monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True, yes: bool = False, awaited: bool = True
+) -> Any:
+    """Ask whether the plan may be applied; give the answer's output, what came of it, and what was approved by whom."""
+    approvals: list[tuple[str, Actor]] = []
 
     monkeypatch.setattr("reconcile.pipeline.apply.require_applicable", lambda _job, _plan: None)
-    monkeypatch.setattr(pipeline, "apply", apply)
+    monkeypatch.setattr(pipeline, "apply", lambda _job: {"links": []})
+    monkeypatch.setattr(approval, "is_awaited", lambda _job, _plan: awaited)
+    monkeypatch.setattr(approval, "approve", lambda _job, plan, approver: approvals.append((plan.digest, approver)))
     monkeypatch.setattr(repair, "at_terminal", lambda: terminal)
 
     @click.command()
@@ -50,9 +52,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *, terminal: bool = True
 
 
 def test_a_yes_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever says y approves."""
+    """Whoever says y approves what they saw."""
     result, approvals = asked(monkeypatch, "y\n")
-    assert ("applied\n", [True]) == (result.stdout, approvals)
+    assert ("applied\n", [(PLAN.digest, approval.os_user())]) == (result.stdout, approvals)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n"])
@@ -71,10 +73,16 @@ def test_the_question_shows_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None
 def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stage decides by the contract: nobody has approved."""
     result, approvals = asked(monkeypatch, "", terminal=False)
-    assert ([False], "") == (approvals, result.stderr)
+    assert ("applied\n", [], "") == (result.stdout, approvals, result.stderr)
 
 
 def test_a_yes_beforehand_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """--yes is an approval."""
     result, approvals = asked(monkeypatch, "", yes=True)
-    assert ([True], "") == (approvals, result.stderr)
+    assert ([(PLAN.digest, approval.os_user())], "") == (approvals, result.stderr)
+
+
+def test_nobody_is_asked_for_what_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an interruption."""
+    result, approvals = asked(monkeypatch, "", awaited=False)
+    assert ("applied\n", [], "") == (result.stdout, approvals, result.stderr)

@@ -141,4 +141,4 @@ def test_one_object_says_that_its_result_is_not_recorded(audited: Callable[..., 
 def test_airflow_s_application_ends_where_a_result_is_not_recorded(cut_off: Job, stage: str) -> None:
     """Its next attempt records what stands."""
     with pytest.raises(RefusedError, match=GONE):
-        pipeline.perform(cut_off, [stage], approved=False)
+        pipeline.perform(cut_off, [stage])

@@ -26,7 +26,7 @@ from reconcile.pipeline.handoffs import Verified
 from reconcile.pipeline.job import Job
 from tests.integration.foreign_worlds import summed
 from tests.integration.foreign_worlds.servers import Servers
-from tests.integration.runs import Runs
+from tests.integration.runs import Runs, apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,8 +113,8 @@ def verified(tills: Tills, first: tuple[Job, Plan]) -> Verified:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Corrections, "mark_emitted", _cut_off)
         with pytest.raises(UnreachableError):
-            pipeline.apply(job, approved=True)
-    pipeline.apply(job, approved=True)
+            apply(job)
+    pipeline.apply(job)
     _, again = tills.planned("between")
     assert [] == list(again.corrections)
     tills.sent = tills.desk.consume(summed.ROUTE)
@@ -165,7 +165,7 @@ def test_sums_that_change_meanwhile_end_right(tills: Tills, verified: Verified) 
     with ThreadPoolExecutor(1) as pool:
         deposits = pool.submit(_deposit, tills, sorted(racing)[::2], stop)
         try:
-            applied = pipeline.apply(job, approved=True)
+            applied = apply(job)
         finally:
             stop.set()
         assert deposits.result(60)

@@ -28,7 +28,7 @@ from reconcile.pipeline.handoffs import Verified
 from tests.integration.foreign_worlds import keyed, named, orders, written
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.world import Row, Table, Topic, World, taking
-from tests.integration.runs import Runs, findings
+from tests.integration.runs import Runs, apply, findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,7 +202,7 @@ class Repairs:
             job, _ = self.runs.audited(contract, name)
             plan = pipeline.plan(job)
             assert [] == plan.reasons
-            pipeline.apply(job, approved=True)
+            apply(job)
             self._consume(name)
             verified = pipeline.verify(job)
             again, _ = self.runs.audited(contract, f"{name}-again")

@@ -1,0 +1,149 @@
+"""Nothing is emitted but the plan that somebody approved; who did is kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from reconcile.cli import repair
+from reconcile.contract.model import load_contract
+from reconcile.control.store import open_control
+from reconcile.domain.approval import Actor, Approval
+from reconcile.domain.plan import Item, LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
+from reconcile.pipeline import apply as stage_apply
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.approval import NotApprovedError, PlanReplacedError, approve, os_user
+from reconcile.pipeline.job import Job
+from reconcile.pipeline.plan import MADE_OF
+from reconcile.settings.settings import Settings
+from tests.unit.report_runs import LINK, contract_file, finding, made_run
+
+ALICE = Actor("alice", "cli")
+
+
+def item(id_: str) -> Item:
+    """Build one line of a plan that emits a record."""
+    return Item(
+        link=LINK, aggregate_id=id_, action=Action.RESTATE, cause="skipped", topic="user-account", reason="why",
+        partitions=(4,), basis_version=3, basis="x", correction_id=f"c-{id_}",
+    )  # fmt: skip
+
+
+def publish(job: Job, *ids: str, approval: bool = True) -> Plan:
+    """Publish a plan of so many corrections; one that is there is replaced."""
+    link = LinkPlan(
+        link=LINK, consumer="login", group="login-service", topic="user-account", topic_id="t", partitions=12,
+        partitioner=("crc32",), since={0: 1}, readers=(), approval=approval,
+        items=tuple(map(item, ids)),
+    )  # fmt: skip
+    plan = Plan.sealed(
+        run_id=job.run.id,
+        contract=job.contract.aggregate,
+        contract_digest=job.contract.digest,
+        made_of={name: job.run.manifest(name).digest for name in MADE_OF},
+        links=(link,),
+    )
+    shutil.rmtree(Path(job.run.folder) / Plan.ARTIFACT, ignore_errors=True)
+    job.run.publish(plan, job.inputs(MADE_OF))
+    return plan
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A run that was audited."""
+    file = contract_file(tmp_path)
+    place, run = made_run(tmp_path / "runs", [finding("u1"), finding("u2")], contract=file)
+    return Job(load_contract(file), file, Settings(workspace=place.root), place, run)
+
+
+@pytest.fixture
+def emitted(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The ids of what is emitted."""
+    found: list[str | None] = []
+
+    def link(_: object, planned: LinkPlan) -> dict[str, str]:
+        found.extend(each.aggregate_id for each in planned.corrections)
+        return {}
+
+    monkeypatch.setattr(stage_apply._Applying, "link", link)
+    return found
+
+
+def test_a_plan_that_was_replaced_while_somebody_looked_at_it_is_not_emitted(
+    job: Job, emitted: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They said yes to what they saw."""
+    publish(job, "u1")
+
+    def answer(*_: object, **__: object) -> bool:
+        publish(job, "u1", "u2")
+        return True
+
+    monkeypatch.setattr(repair, "at_terminal", lambda: True)
+    monkeypatch.setattr(click, "confirm", answer)
+    with pytest.raises(PlanReplacedError, match=r"is not the one that .* approved at .*: it was made anew"):
+        repair.emitted(job, yes=False)
+    assert [] == emitted
+
+
+def test_a_plan_that_was_made_anew_is_not_approved(job: Job, emitted: list[str | None]) -> None:
+    """Whoever approved the one before has to look at it again; then it is emitted."""
+    approve(job, publish(job, "u1"), ALICE)
+    publish(job, "u2")
+    with pytest.raises(PlanReplacedError, match=r"the one that alice \(cli\) approved"):
+        pipeline.apply(job)
+    approve(job, job.run.read(Plan), ALICE)
+    pipeline.apply(job)
+    assert ["u2"] == emitted
+
+
+def test_a_plan_that_nobody_approved_is_not_emitted(job: Job, emitted: list[str | None]) -> None:
+    """The error says what to do."""
+    publish(job, "u1")
+    with pytest.raises(NotApprovedError, match="say --yes"):
+        pipeline.apply(job)
+    assert [] == emitted
+
+
+def test_an_approval_outlives_an_attempt_that_failed(
+    job: Job, emitted: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt with the same plan needs no other one, and asks nobody."""
+    publish(job, "u1")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage_apply._Applying, "link", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair.emitted(job, yes=True)
+    monkeypatch.setattr(repair, "at_terminal", lambda: True)
+    assert repair.emitted(job, yes=False) is not None
+    assert ["u1"] == emitted
+
+
+def test_a_yes_is_kept_with_the_user_of_the_machine(job: Job, emitted: list[str | None]) -> None:
+    """And with the digest of the plan."""
+    plan = publish(job, "u1")
+    repair.emitted(job, yes=True)
+    (kept,) = approvals(job)
+    assert (plan.digest, os_user()) == (kept.plan_digest, kept.approver)
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_plan_that_needs_no_approval_is_emitted(job: Job, emitted: list[str | None], yes: bool) -> None:
+    """A yes is kept all the same where somebody says it."""
+    publish(job, "u1", approval=False)
+    repair.emitted(job, yes=yes)
+    assert (["u1"], [os_user()] * yes) == (emitted, [each.approver for each in approvals(job)])
+
+
+def approvals(job: Job) -> list[Approval]:
+    """Query the approvals that are kept of a run."""
+    with open_control(job.settings) as control:
+        return control.approvals.of_run(job.run.id)
