@@ -92,23 +92,25 @@ def review(scheduled_run: ScheduledRun, plan: Plan, aggregates: Mapping[str, int
     return {
         "run_id": plan.run_id,
         "digest": plan.digest,
+        "two_people": plan.two_people,
         "corrections": sum(numbers.values()),
         "skipped": reason,
         "needs_approval": reason is None and bool(plan.to_approve),
         "subject": f"{plan.contract}: {sum(numbers.values()):,} corrections",
-        "body": _body(plan),
+        "body": _body(plan, scheduled_run.requester),
     }
 
 
 def keep_approval(reviewed: Mapping[str, Any], user: Mapping[str, str] | None) -> None:
-    """Keep that a user of Airflow approved the plan that was reviewed; raise RefusedError for nobody."""
+    """Keep that a user of Airflow approved the plan that was reviewed; raise RefusedError for one who may not."""
     from reconcile.control.store import open_control
+    from reconcile.pipeline import approval
 
     if user is None:
         raise RefusedError("the corrections were approved, and Airflow does not say by whom")
     with open_control(installation().settings()) as control:
-        approver = Actor(user["name"] or user["id"], "airflow")
-        control.approvals.keep(reviewed["run_id"], reviewed["digest"], approver)
+        approver, two_people = Actor(user["name"] or user["id"], "airflow"), reviewed["two_people"]
+        approval.keep(control, reviewed["run_id"], reviewed["digest"], approver, two_people=two_people)
 
 
 def not_applied(reviewed: Mapping[str, Any], decision: Mapping[str, Any] | None) -> str | None:
@@ -189,7 +191,7 @@ def _over_caps(scheduled_run: ScheduledRun, aggregates: Mapping[str, int], numbe
             yield f"{link}: {number:,} corrections are more than {ratio:.2%} of its aggregates"
 
 
-def _body(plan: Plan) -> str:
+def _body(plan: Plan, requester: Actor | None) -> str:
     lines = []
     for link in plan.links:
         counts = link.counts
@@ -200,4 +202,6 @@ def _body(plan: Plan) -> str:
         lines += [f"  - note: {each}" for each in link.warnings]
         causes = Counter(item.cause for item in link.corrections)
         lines += [f"  - {cause}: {number:,}" for cause, number in sorted(causes.items())]
+    if plan.two_people:
+        lines += ["", f"It needs two people: {requester or 'nobody known'} asked for it, and somebody else approves."]
     return "\n".join([*lines, "", f"`reconcile plan --run {plan.run_id}` shows it line by line."])

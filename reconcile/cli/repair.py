@@ -139,7 +139,7 @@ def emitted(job: Job, yes: bool) -> Applied | None:
 
     made = job.run.read(Plan)
     require_applicable(job, made)
-    if not yes and at_terminal() and is_awaited(job, made):
+    if not yes and at_terminal() and is_awaited(job, made, os_user()):
         say(numbers(made))
         yes = click.confirm("Emit these corrections?", err=True)
         if not yes:

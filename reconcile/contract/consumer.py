@@ -260,8 +260,8 @@ class RepairTerms(Model):
     """A plan that would correct a larger part of all aggregates than this is refused."""
     min_confidence: Literal["certain", "probable", "possible"] = "probable"
     """How sure the cause of a finding has to be; below it there is advice. A deletion always wants `certain`."""
-    approval: Literal["required", "none"] = "required"
-    """Whether a person approves each plan before it is applied."""
+    approval: Literal["required", "none", "two-people"] = "required"
+    """Whether a person approves each plan before it is applied; with `two-people` another one than who asked for it."""
     compensate: bool = False
     """Whether a wrong sum (`apply: add`) gets the difference, as an event on a route of the consumer's own."""
 

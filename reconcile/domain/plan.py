@@ -83,6 +83,8 @@ class LinkPlan(_Frozen):
     """Whether the account may list every group; otherwise there may be other readers."""
     approval: bool
     """Whether a person has to approve."""
+    two_people: bool = False
+    """Whether that may not be who asked for the run."""
     depends_on: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -165,6 +167,11 @@ class Plan(_Frozen):
     def to_approve(self) -> tuple[str, ...]:
         """The links whose corrections a person has to approve."""
         return tuple(each.link for each in self.links if each.approval and each.corrections)
+
+    @property
+    def two_people(self) -> bool:
+        """Whether who asked for the run may not be who approves."""
+        return any(each.two_people and each.corrections for each in self.links)
 
     def link(self, name: str) -> LinkPlan:
         """Choose the plan of a link."""

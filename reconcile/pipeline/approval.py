@@ -19,6 +19,10 @@ class NotApprovedError(RefusedError):
     """Raised when nobody has said yes to a plan that needs it."""
 
 
+class OwnRequestError(RefusedError):
+    """Raised when who asked for a run approves its plan, and the contract wants two people: somebody else has to."""
+
+
 class PlanReplacedError(RefusedError):
     """Raised when the plan is not the one that was approved: review it, and approve it again."""
 
@@ -36,23 +40,41 @@ def os_user() -> Actor:
 
 
 def approve(job: Job, plan: Plan, approver: Actor) -> None:
-    """Keep that somebody approved a run's plan."""
+    """Keep that somebody approved a run's plan.
+
+    Raises OwnRequestError if the plan needs two people, this one asked for the run, and nobody else has approved it.
+    """
     from reconcile.control.store import open_control
     from reconcile.pipeline.record import begin
 
     with open_control(job.settings) as control:
         begin(control, job)
-        control.approvals.keep(plan.run_id, plan.digest, approver)
+        try:
+            keep(control, plan.run_id, plan.digest, approver, two_people=plan.two_people)
+        except OwnRequestError:
+            if not _given(control, plan):
+                raise
 
 
-def is_awaited(job: Job, plan: Plan) -> bool:
-    """Query whether a plan needs an approval that nobody has given."""
+def keep(control: ControlStore, run_id: str, plan_digest: str, approver: Actor, *, two_people: bool) -> None:
+    """Keep that somebody approved a plan; raise OwnRequestError if it needs two people, and this one asked for it."""
+    if two_people:
+        _require_other(control, run_id, approver)
+    control.approvals.keep(run_id, plan_digest, approver)
+
+
+def is_awaited(job: Job, plan: Plan, approver: Actor) -> bool:
+    """Query whether a plan needs an approval that nobody has given; raise OwnRequestError if this one may not."""
     from reconcile.control.store import open_control
 
     if not plan.to_approve:
         return False
     with open_control(job.settings) as control:
-        return not any(each.plan_digest == plan.digest for each in control.approvals.of_run(plan.run_id))
+        if _given(control, plan):
+            return False
+        if plan.two_people:
+            _require_other(control, plan.run_id, approver)
+        return True
 
 
 def require_approved(control: ControlStore, plan: Plan) -> tuple[Approval, ...]:
@@ -61,18 +83,41 @@ def require_approved(control: ControlStore, plan: Plan) -> tuple[Approval, ...]:
     Raises NotApprovedError if it needs an approval that nobody has given, PlanReplacedError if it was given to another
     plan of the run.
     """
-    kept = control.approvals.of_run(plan.run_id)
-    given = tuple(each for each in kept if each.plan_digest == plan.digest)
+    given = _given(control, plan)
     if given or not plan.to_approve:
         return given
-    if kept:
-        last = kept[-1]
+    if others := [each for each in control.approvals.of_run(plan.run_id) if each.plan_digest != plan.digest]:
+        last = others[-1]
         raise PlanReplacedError(
             f"the plan of the run {plan.run_id} is not the one that {last.approver} approved at"
             f" {last.approved_at:%Y-%m-%d %H:%M:%S} UTC: it was made anew. Review it with"
             f" `reconcile plan --run {plan.run_id}`, and approve it again"
         )
+    who = " by somebody who did not ask for the run" if plan.two_people else ""
     raise NotApprovedError(
-        f"{', '.join(plan.to_approve)}: the contract asks for approval (repair.approval): review the plan with"
+        f"{', '.join(plan.to_approve)}: the contract asks for approval{who} (repair.approval): review the plan with"
         f" `reconcile plan --run {plan.run_id}`, and say --yes"
     )
+
+
+def _given(control: ControlStore, plan: Plan) -> tuple[Approval, ...]:
+    """Query the approvals of a plan that count: where it needs two people, not those of who asked for it."""
+    given = tuple(each for each in control.approvals.of_run(plan.run_id) if each.plan_digest == plan.digest)
+    if not (given and plan.two_people):
+        return given
+    requester = control.runs.find(plan.run_id).requester
+    return tuple(each for each in given if requester is not None and not requester.may_be(each.approver))
+
+
+def _require_other(control: ControlStore, run_id: str, approver: Actor) -> None:
+    requester = control.runs.find(run_id).requester
+    if requester is None:
+        raise OwnRequestError(
+            f"nothing says who asked for the run {run_id}, and the contract wants another person to approve its plan"
+            " (repair.approval: two-people): start a new run"
+        )
+    if requester.may_be(approver):
+        raise OwnRequestError(
+            f"{requester} asked for the run {run_id}, so that {approver} may not approve its plan: the contract wants"
+            f" two people (repair.approval: two-people). Somebody else has to: `reconcile apply --run {run_id} --yes`"
+        )

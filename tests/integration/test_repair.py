@@ -22,6 +22,7 @@ from reconcile.cli import repair as repairing
 from reconcile.control.errors import LeaseHeldError, LeaseLostError
 from reconcile.control.leases import contract_lease
 from reconcile.control.store import open_control
+from reconcile.domain.approval import Actor
 from reconcile.domain.correction import CORRECTION_ID
 from reconcile.domain.plan import Plan
 from reconcile.domain.plan_rules import Action
@@ -35,12 +36,14 @@ from reconcile.lab.services.copies import BILLING, LOGIN, Record
 from reconcile.lab.services.relay import send
 from reconcile.lab.services.user import OutboxEvent
 from reconcile.pipeline import apply as stage_apply
+from reconcile.pipeline import approval
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.apply import PlanRefusedError
-from reconcile.pipeline.approval import NotApprovedError
+from reconcile.pipeline.approval import NotApprovedError, OwnRequestError
 from reconcile.pipeline.handoffs import Applied, Verified
 from reconcile.pipeline.job import Job
 from reconcile.repair.emission import emit
+from reconcile.settings.settings import load_settings
 from tests.integration.runs import Runs, apply, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
@@ -560,6 +563,23 @@ def test_the_command_line_repairs_from_the_comparison_on(world: World) -> None:
     assert {"unverified": 1} == valid_output("run", result.stdout)["repair"]["links"][0]["outcomes"]
     world.consume()
     assert 0 == said(world, "verify", "--run", "whole").exit_code
+
+
+def test_another_person_approves_what_one_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked is refused, and told so; another user of the machine emits it, and the control store keeps both."""
+    asked = ("--id", world.edited(), "--run-id", "two-people", "--apply", "--yes")
+    contract, ends = world.contract(repair={"approval": "two-people"}), world.ends()
+    refused = said(world, "run", str(contract), *asked)
+    me = approval.os_user()
+    assert isinstance(refused.exception, OwnRequestError)
+    assert f"{me} asked for the run two-people" in str(refused.exception)
+    assert ends == world.ends()
+    monkeypatch.setattr(approval, "os_user", lambda: Actor("somebody-else", "cli"))
+    assert 0 == said(world, "apply", "--run", "two-people", "--yes").exit_code
+    assert ends != world.ends()
+    with open_control(load_settings(world.runs.settings_file, str(world.runs.folder))) as control:
+        (kept,) = control.approvals.of_run("two-people")
+        assert (me, "somebody-else") == (control.runs.find("two-people").requester, kept.approver.name)
 
 
 def said(world: World, *words: str, answer: str | None = None) -> Any:

@@ -105,6 +105,15 @@ def test_a_person_is_asked_where_the_contract_wants_it() -> None:
     assert review(SCHEDULED, plan(2), AGGREGATES)["needs_approval"]
 
 
+def test_a_plan_that_needs_two_people_says_who_asked() -> None:
+    """Before anybody answers in vain."""
+    links = tuple(each.replaced(two_people=True) for each in plan(2).links)
+    made = Plan.sealed(run_id="r", contract="user-account", contract_digest="0" * 64, made_of={}, links=links)
+    reviewed = review(replace(SCHEDULED, requester=Actor("alice", "airflow")), made, AGGREGATES)
+    assert (True, made.digest) == (reviewed["two_people"], reviewed["digest"])
+    assert "It needs two people: alice (airflow) asked for it, and somebody else approves." in reviewed["body"]
+
+
 @pytest.mark.parametrize(
     ("scheduled_run", "made"),
     [

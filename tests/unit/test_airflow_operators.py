@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEDULED = ScheduledRun("contracts/user-account.yaml", "user-account-1", ids=("a", "b")).data()
 TABLE = committed("docs", "cluster.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| ([^|]+) \| `(\{.+\})` \|$", TABLE, flags=re.M))
-WAITS = {"skipped": None, "needs_approval": True, "run_id": "r1", "digest": "d1"}
+WAITS = {"skipped": None, "needs_approval": True, "run_id": "r1", "digest": "d1", "two_people": False}
 
 
 @pytest.fixture
@@ -96,10 +96,10 @@ def answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
     place = Installation(None, str(tmp_path), tmp_path)
     monkeypatch.setattr(review, "installation", lambda: place)
     with open_control(place.settings()) as control:
-        control.runs.begin("r1", "user-account", "c")
+        control.runs.begin("r1", "user-account", "c", Actor("carol", "airflow"))
 
-    def answer(event: dict[str, Any]) -> list[tuple[str, Actor]]:
-        PlanApproval(task_id="approve", plan=WAITS).execute_complete({}, event)
+    def answer(event: dict[str, Any], plan: dict[str, Any] = WAITS) -> list[tuple[str, Actor]]:
+        PlanApproval(task_id="approve", plan=plan).execute_complete({}, event)
         with open_control(place.settings()) as control:
             return [(each.plan_digest, each.approver) for each in control.approvals.of_run("r1")]
 
@@ -120,6 +120,22 @@ def test_a_rejection_keeps_nothing(answered: Callable[..., Any]) -> None:
     """Neither does a question that nobody answered in time."""
     assert [] == answered(event(answer="Reject"))
     assert [] == answered({**event(None, "Reject"), "timedout": True})
+
+
+@pytest.mark.parametrize("plan", [WAITS, {**WAITS, "two_people": True}])
+def test_another_user_than_who_triggered_the_run_approves(answered: Callable[..., Any], plan: Any) -> None:
+    """Whatever the contract says."""
+    assert [("d1", Actor("alice", "airflow"))] == answered(event(), plan)
+
+
+def test_the_user_who_triggered_the_run_does_not_approve_it(answered: Callable[..., Any]) -> None:
+    """Where the contract wants two people; the task fails, and asks again once it is cleared."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    told = r"carol \(airflow\) asked for the run r1.* clear this task to ask again"
+    with pytest.raises(AirflowFailException, match=told):
+        answered(event({"id": "1", "name": "carol"}), {**WAITS, "two_people": True})
+    assert [("d1", Actor("carol", "airflow"))] == answered(event({"id": "1", "name": "carol"}))
 
 
 def test_an_approval_by_nobody_fails(answered: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,18 +12,19 @@ import pytest
 from reconcile.cli import repair
 from reconcile.contract.model import load_contract
 from reconcile.control.store import open_control
-from reconcile.domain.approval import Actor, Approval
+from reconcile.domain.approval import SCHEDULER, Actor, Approval
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.pipeline import apply as stage_apply
+from reconcile.pipeline import record
 from reconcile.pipeline import stages as pipeline
-from reconcile.pipeline.approval import NotApprovedError, PlanReplacedError, approve, os_user
+from reconcile.pipeline.approval import NotApprovedError, OwnRequestError, PlanReplacedError, approve, os_user
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.plan import MADE_OF
 from reconcile.settings.settings import Settings
 from tests.unit.report_runs import LINK, contract_file, finding, made_run
 
-ALICE = Actor("alice", "cli")
+ALICE, BOB = Actor("alice", "cli"), Actor("bob", "cli")
 
 
 def item(id_: str) -> Item:
@@ -33,12 +35,12 @@ def item(id_: str) -> Item:
     )  # fmt: skip
 
 
-def publish(job: Job, *ids: str, approval: bool = True) -> Plan:
+def publish(job: Job, *ids: str, approval: bool = True, two_people: bool = False) -> Plan:
     """Publish a plan of so many corrections; one that is there is replaced."""
     link = LinkPlan(
         link=LINK, consumer="login", group="login-service", topic="user-account", topic_id="t", partitions=12,
         partitioner=("crc32",), since={0: 1}, readers=(), approval=approval,
-        items=tuple(map(item, ids)),
+        two_people=two_people, items=tuple(map(item, ids)),
     )  # fmt: skip
     plan = Plan.sealed(
         run_id=job.run.id,
@@ -141,6 +143,79 @@ def test_a_plan_that_needs_no_approval_is_emitted(job: Job, emitted: list[str | 
     publish(job, "u1", approval=False)
     repair.emitted(job, yes=yes)
     assert (["u1"], [os_user()] * yes) == (emitted, [each.approver for each in approvals(job)])
+
+
+@pytest.fixture
+def own(job: Job) -> tuple[Job, Plan]:
+    """A run that we asked for, with a plan that needs two people."""
+    return asked_for(job, os_user())
+
+
+def asked_for(job: Job, requester: Actor | None) -> tuple[Job, Plan]:
+    """Begin a run that somebody asked for, with a plan that needs two people."""
+    record.reach(replace(job, requester=requester), "gather")
+    return job, publish(job, "u1", two_people=True)
+
+
+def test_nobody_approves_what_they_asked_for(own: tuple[Job, Plan], emitted: list[str | None]) -> None:
+    """The error says who asked, and what to do."""
+    job, _ = own
+    told = rf"{os_user().name} \(cli\) asked for the run r1.* Somebody else has to: `reconcile apply --run r1 --yes`"
+    with pytest.raises(OwnRequestError, match=told):
+        repair.emitted(job, yes=True)
+    assert ([], []) == (emitted, approvals(job))
+
+
+def test_nobody_is_asked_for_what_they_may_not_approve(
+    own: tuple[Job, Plan], emitted: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They learn it before the question, not after it."""
+    monkeypatch.setattr(repair, "at_terminal", lambda: True)
+    monkeypatch.setattr(click, "confirm", pytest.fail)
+    with pytest.raises(OwnRequestError, match="asked for the run r1"):
+        repair.emitted(own[0], yes=False)
+
+
+def test_sudo_makes_no_second_person(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is behind the user who approves."""
+    asked_for(job, ALICE)
+    monkeypatch.setenv("SUDO_USER", "alice")
+    with pytest.raises(OwnRequestError, match="by sudo from alice"):
+        repair.emitted(job, yes=True)
+
+
+@pytest.mark.parametrize("requester", [ALICE, SCHEDULER])
+def test_another_person_approves(job: Job, emitted: list[str | None], requester: Actor) -> None:
+    """One is enough where the scheduler asked."""
+    approve(*asked_for(job, requester), BOB)
+    pipeline.apply(job)
+    assert ["u1"] == emitted
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_who_asked_may_go_on_with_what_another_approved(
+    own: tuple[Job, Plan], emitted: list[str | None], yes: bool
+) -> None:
+    """Their own yes is not kept: it says nothing."""
+    approve(*own, BOB)
+    repair.emitted(own[0], yes=yes)
+    assert (["u1"], [BOB]) == (emitted, [each.approver for each in approvals(own[0])])
+
+
+def test_an_approval_of_who_asked_counts_for_nothing(own: tuple[Job, Plan], emitted: list[str | None]) -> None:
+    """However it came into the control store."""
+    job, plan = own
+    with open_control(job.settings) as control:
+        control.approvals.keep(job.run.id, plan.digest, os_user())
+    with pytest.raises(NotApprovedError, match="by somebody who did not ask for the run"):
+        pipeline.apply(job)
+    assert [] == emitted
+
+
+def test_a_run_that_nobody_is_known_to_have_asked_for_is_not_approved(job: Job) -> None:
+    """It may have been anybody."""
+    with pytest.raises(OwnRequestError, match=r"nothing says who asked for the run r1.*start a new run"):
+        approve(*asked_for(job, None), BOB)
 
 
 def approvals(job: Job) -> list[Approval]:

@@ -38,7 +38,7 @@ def asked(
 
     monkeypatch.setattr("reconcile.pipeline.apply.require_applicable", lambda _job, _plan: None)
     monkeypatch.setattr(pipeline, "apply", lambda _job: {"links": []})
-    monkeypatch.setattr(approval, "is_awaited", lambda _job, _plan: awaited)
+    monkeypatch.setattr(approval, "is_awaited", lambda _job, _plan, _approver: awaited)
     monkeypatch.setattr(approval, "approve", lambda _job, plan, approver: approvals.append((plan.digest, approver)))
     monkeypatch.setattr(repair, "at_terminal", lambda: terminal)
 
