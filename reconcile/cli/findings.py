@@ -79,11 +79,13 @@ def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None
     if as_json:
         print_json(RunsOutput(runs=lines))
         return
-    shown = table("run", "began", "stage", "drifted", "latent", "exit", right=("drifted", "latent", "exit"))
+    shown = table(
+        "run", "began", "stage", "drifted", "latent", "exit", "approved by", right=("drifted", "latent", "exit")
+    )
     for line in lines:
         numbers = ("-" if each is None else str(each) for each in (line.drifted, line.latent, line.exit_code))
         began = "-" if line.began is None else line.began.isoformat()
-        shown.add_row(line.run_id, began, line.stage or "-", *numbers)
+        shown.add_row(line.run_id, began, line.stage or "-", *numbers, ", ".join(line.approvers) or "-")
     console().print(shown)
 
 

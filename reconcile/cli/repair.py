@@ -12,7 +12,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
-from reconcile.cli.tables import console, table
+from reconcile.cli.tables import console, show_approvals, table
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, job_of
 
@@ -198,6 +198,7 @@ def show_applied(applied: Applied) -> None:
         count = len({each.correction_id for each in link.emitted})
         shown.add_row(link.link, link.topic, f"{count:,}", f"{len(link.dropped):,}")
     console().print(shown)
+    show_approvals(applied.requester, applied.approvals)
     _reasons(each.reason for link in applied.links for each in link.dropped)
 
 

@@ -10,7 +10,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
-from reconcile.cli.tables import FIGURES, console, figures, show_quality, table
+from reconcile.cli.tables import FIGURES, console, figures, show_approvals, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, run_of
@@ -147,6 +147,7 @@ def _show_repair(report: Report) -> None:
         for each in (*link.actions, *link.states):
             repairs.add_row(link.link, each.name, f"{each.number:,}")
     console().print(repairs)
+    show_approvals(report.repair.requester, report.repair.approvals)
     for reason in report.repair.refused:
         console().print(f"The plan is refused: {reason}")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from reconcile.domain.approval import Actor, Approval
     from reconcile.pipeline.handoffs import LinkSummary, Summary
     from reconcile.pipeline.scope import Scope
     from reconcile.report.model import LinkResult, QualityResult
@@ -72,6 +74,15 @@ def show_quality(quality: QualityResult) -> None:
         out.print(_failed(quality))
     if quality.read:
         out.print(f"Of rows read: {', '.join(f'{each.number:,} of {each.name}' for each in quality.read)}.")
+
+
+def show_approvals(requester: Actor | None, approvals: Sequence[Approval]) -> None:
+    """Show who asked for a run, and who approved its plan and when; nothing where neither is known."""
+    out = console()
+    if requester is not None:
+        out.print(f"Asked for by {requester}.")
+    for each in approvals:
+        out.print(f"Approved by {each.approver} at {each.approved_at:%Y-%m-%d %H:%M:%S} UTC.")
 
 
 def _failed(quality: QualityResult) -> Table:

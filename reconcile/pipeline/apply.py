@@ -13,6 +13,7 @@ from reconcile.contract.model import Consumer
 from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped
 from reconcile.control.leases import HeldLease, holder
 from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.approval import Approval
 from reconcile.domain.correction import Correction
 from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
@@ -75,7 +76,7 @@ def apply(job: Job) -> Applied:
         _LOG.info("applied already")
         return job.run.read(Applied)
     with open_control(job.settings) as control, ExitStack() as stack:
-        require_approved(control, plan)
+        approvals = require_approved(control, plan)
         held = job.contract_lease or stack.enter_context(control.leases.hold_contract(plan.contract, plan.run_id))
         record.write_stage(control, job, "apply")
         applying = _Applying(job, plan, control, held)
@@ -89,7 +90,7 @@ def apply(job: Job) -> Applied:
             with suppress(ReconcileError):  # the first error is shown, even if it took the control store along
                 _LOG.info(applying.progress())
             raise
-        applied = applying.applied(dropped)
+        applied = applying.applied(dropped, approvals)
     job.run.publish(applied, inputs)
     return applied
 
@@ -118,13 +119,19 @@ class _Applying:
             f" `reconcile apply --run {self.plan.run_id}` goes on"
         )
 
-    def applied(self, dropped: Mapping[str, Mapping[str, str]]) -> Applied:
-        """Read what became of each correction, beside what the guard has dropped."""
+    def applied(self, dropped: Mapping[str, Mapping[str, str]], approvals: tuple[Approval, ...]) -> Applied:
+        """Read what became of each correction, beside what the guard has dropped, and who asked for the run."""
         links = (
             became(link, self.control.corrections.of_run(link.link, self.plan.run_id), dropped.get(link.link, {}))
             for link in self.plan.links
         )
-        return Applied(run_id=self.plan.run_id, plan=self.plan.digest, links=tuple(links))
+        return Applied(
+            run_id=self.plan.run_id,
+            plan=self.plan.digest,
+            links=tuple(links),
+            requester=self.control.runs.find(self.plan.run_id).requester,
+            approvals=approvals,
+        )
 
     def _emit(self, link: LinkPlan, held: HeldLease) -> Mapping[str, str]:
         job = self.job

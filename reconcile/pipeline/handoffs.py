@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import AliasChoices, Field
 
 from reconcile.control.run_record import Drift
+from reconcile.domain.approval import Actor, Approval
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.plan import Plan
 from reconcile.gather.fence.fence import Fence, UnreadableLink
@@ -245,6 +246,10 @@ class Applied(Versioned):
     plan: str
     """The digest of the plan."""
     links: tuple[AppliedLink, ...]
+    requester: Actor | None = None
+    """Who asked for the run; None where that is not known."""
+    approvals: tuple[Approval, ...] = ()
+    """Who approved the plan, the first first; nobody where the contract asks for no approval."""
 
 
 class VerifiedCorrection(Part):

@@ -23,7 +23,8 @@ class Repairs:
     plan: Plan
     states: Mapping[str, tuple[str, str | None]]
     """State and reason by the correction's id."""
-    applied: bool
+    applied: Applied | None
+    """None as long as nothing was applied."""
     verified: bool
     """Whether the outcome of the corrections was looked at."""
 
@@ -40,12 +41,14 @@ class Repairs:
             states |= {each.correction_id: ("dropped", each.reason) for each in link.dropped}
         for seen in verified.links if verified is not None else ():
             states |= {each.correction_id: (each.outcome, each.reason) for each in seen.corrections}
-        return cls(plan, states, applied is not None, verified is not None)
+        return cls(plan, states, applied, verified is not None)
 
     def result(self) -> RepairResult:
         """Build the figures of the plan and of its outcome."""
-        links = tuple(self._link(each) for each in self.plan.links)
-        return RepairResult(self.applied, self.verified, self.plan.refused, links)
+        links, applied = tuple(self._link(each) for each in self.plan.links), self.applied
+        if applied is None:
+            return RepairResult(False, self.verified, self.plan.refused, links)
+        return RepairResult(True, self.verified, self.plan.refused, links, applied.requester, applied.approvals)
 
     def items(self) -> Iterator[Item]:
         """Iterate over the items of the plan in their order."""

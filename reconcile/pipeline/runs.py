@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reconcile.contract.model import Contract, load_contract
 from reconcile.errors import InvalidFileError
-from reconcile.pipeline.handoffs import Request, Summary, Verified, results_of
+from reconcile.pipeline.handoffs import Applied, Request, Summary, Verified, results_of
 from reconcile.pipeline.result import links_of
 from reconcile.pipeline.verdict import exit_code_with, level_of, level_with
 from reconcile.quality.gate import unmet
@@ -34,6 +34,8 @@ class RunLine:
     level: Level | None = None
     requested: int | None = None
     """How many aggregates were requested of it; None for all."""
+    approvers: tuple[str, ...] = ()
+    """Who approved the plan that was applied."""
 
 
 def contract_of(run: Run) -> Contract | None:
@@ -60,7 +62,7 @@ def run_line(place: Workspace, run_id: str) -> RunLine:
     try:
         manifests = run.manifests()
         request, summary = run.read_if_there(Request), run.read_if_there(Summary)
-        verified = run.read_if_there(Verified)
+        applied, verified = run.read_if_there(Applied), run.read_if_there(Verified)
         failed = len(unmet(results_of(run)))
     except DamagedArtifactError:
         return RunLine(run_id, None, "damaged")
@@ -80,6 +82,7 @@ def run_line(place: Workspace, run_id: str) -> RunLine:
         exit_code_with(code, failed),
         level_with(level_of(code, links_of(summary, {}, verified)), failed),
         None if request is None else request.scope.count,
+        () if applied is None else tuple(str(each.approver) for each in applied.approvals),
     )
 
 

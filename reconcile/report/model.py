@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from reconcile.domain.approval import Actor, Approval
 from reconcile.domain.finding import Finding, Hop
 from reconcile.workspace.handoff import IsoTime
 
@@ -223,6 +224,10 @@ class RepairResult:
     verified: bool
     refused: tuple[str, ...]
     links: tuple[LinkRepair, ...]
+    requester: Actor | None = None
+    """Who asked for the run; None where that is not known, or nothing was applied."""
+    approvals: tuple[Approval, ...] = ()
+    """Who approved the plan that was applied."""
 
 
 @dataclass(frozen=True)

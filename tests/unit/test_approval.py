@@ -19,6 +19,7 @@ from reconcile.pipeline import apply as stage_apply
 from reconcile.pipeline import record
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.approval import NotApprovedError, OwnRequestError, PlanReplacedError, approve, os_user
+from reconcile.pipeline.handoffs import Applied
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.plan import MADE_OF
 from reconcile.settings.settings import Settings
@@ -127,6 +128,25 @@ def test_an_approval_outlives_an_attempt_that_failed(
     monkeypatch.setattr(repair, "at_terminal", lambda: True)
     assert repair.emitted(job, yes=False) is not None
     assert ["u1"] == emitted
+
+
+def test_what_was_applied_says_who_asked_and_who_approved(job: Job, emitted: list[str | None]) -> None:
+    """As `apply --json` prints it, and as the next stages read it."""
+    approve(*asked_for(job, ALICE), BOB)
+    applied = pipeline.apply(job)
+    assert (ALICE, [BOB]) == (applied.requester, [each.approver for each in applied.approvals])
+    assert applied == job.run.read(Applied)
+
+
+def test_people_see_who_asked_and_who_approved(
+    job: Job, emitted: list[str | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below the figures of what was emitted."""
+    approve(*asked_for(job, ALICE), BOB)
+    repair.show_applied(pipeline.apply(job))
+    (kept,) = approvals(job)
+    at = f"{kept.approved_at:%Y-%m-%d %H:%M:%S}"
+    assert f"Asked for by alice (cli).\nApproved by bob (cli) at {at} UTC.\n" in capsys.readouterr().out
 
 
 def test_a_yes_is_kept_with_the_user_of_the_machine(job: Job, emitted: list[str | None]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from reconcile.domain.approval import Actor, Approval
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, VerifiedCorrection
 from reconcile.pipeline.result import links_of, report_of
 from reconcile.pipeline.runs import run_line
 from reconcile.pipeline.verdict import verdict
+from reconcile.report.html import report_html
+from reconcile.report.json import report_data
 from reconcile.report.model import Count, Level, Repair, Report
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
@@ -43,6 +47,10 @@ def planned(folder: Path) -> tuple[Workspace, Run]:
     return place, run
 
 
+ALICE = Actor("alice", "airflow")
+APPROVAL = Approval("r1", "0" * 64, Actor("bob", "cli", "carol"), datetime(2026, 3, 1, 12, tzinfo=UTC))
+
+
 def emitted(run: Run, *, dropped: str | None = None) -> None:
     """Publish that the one correction was emitted, or why it was not."""
     record = EmittedRecord(correction_id="c1", aggregate_id="u1", partition=4, offset=9)
@@ -52,7 +60,8 @@ def emitted(run: Run, *, dropped: str | None = None) -> None:
         emitted=() if dropped else (record,),
         dropped=(DroppedCorrection(correction_id="c1", reason=dropped),) if dropped else (),
     )
-    run.publish(Applied(run_id=run.id, plan="0" * 64, links=(link,)), INPUTS)
+    applied = Applied(run_id=run.id, plan="0" * 64, links=(link,), requester=ALICE, approvals=(APPROVAL,))
+    run.publish(applied, INPUTS)
 
 
 def seen(run: Run, outcome: str, left: int, code: int) -> None:
@@ -101,6 +110,36 @@ def test_what_was_emitted_is_told(tmp_path: Path) -> None:
     repair = told(place, run).repair
     assert repair is not None
     assert (True, (Count("emitted", 1),)) == (repair.applied, repair.links[0].states)
+
+
+def test_a_report_says_who_asked_and_who_approved(tmp_path: Path) -> None:
+    """In its model, in JSON with the instant, and for people."""
+    place, run = planned(tmp_path)
+    emitted(run)
+    report = told(place, run)
+    assert report.repair is not None
+    assert (ALICE, (APPROVAL,)) == (report.repair.requester, report.repair.approvals)
+    shown = report_data(report)["repair"]["approvals"][0]
+    assert ({"name": "bob", "way": "cli", "sudo_user": "carol"}, "2026-03-01T12:00:00Z") == (
+        shown["approver"],
+        shown["approved_at"],
+    )
+    html = "".join(report_html(report))
+    assert "Asked for by alice (airflow). Approved by bob (cli, by sudo from carol), " in html
+
+
+def test_nobody_is_named_before_anything_was_applied(tmp_path: Path) -> None:
+    """A plan alone is of nobody."""
+    place, run = planned(tmp_path)
+    assert "Asked for by" not in "".join(report_html(told(place, run)))
+
+
+def test_who_approved_is_in_the_list_of_runs(tmp_path: Path) -> None:
+    """Beside what it came to."""
+    place, run = planned(tmp_path)
+    assert () == run_line(place, run.id).approvers
+    emitted(run)
+    assert ("bob (cli, by sudo from carol)",) == run_line(place, run.id).approvers
 
 
 def test_what_was_dropped_says_why(tmp_path: Path) -> None:
