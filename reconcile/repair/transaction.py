@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import cycle
@@ -15,7 +18,7 @@ from reconcile.kafka import options as kafka_options
 from reconcile.kafka.client import ClusterClient
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, KafkaException, Message
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 TIMEOUT = 60.0
 """Seconds after which the cluster aborts a transaction of which nothing more is heard."""
@@ -25,7 +28,7 @@ _TO_CONNECT = 2.0
 _TO_GIVE_UP = 5.0
 _SLICE = 0.5
 _LARGEST = 1_000_000_000
-_SHARDS = 2
+_SHARDS = 3
 
 
 class EmissionUnreachableError(UnreachableError):
@@ -45,12 +48,24 @@ class EmissionRefusedError(RefusedError):
     """Raised when the cluster refuses what is written: grant the right, or change what the message names."""
 
 
+class _Writer:
+    """A producer for one transaction; it goes when it is dropped, whatever an error's traceback holds."""
+
+    producer: Producer
+
+    def drop(self) -> None:
+        """End the producer here and now; its own close() waits for a cluster that may be away."""
+        self.producer.purge()
+        del self.producer
+
+
 class Transactions:
     """Transactions one after another, each of a producer of its own; closing them aborts the one that is open.
 
     A producer sends a commit or an abort again if no answer comes, and the cluster takes a copy that comes late for the
     end of that producer's next transaction. So no producer has a next one: its successor's epoch shuts all copies out.
-    Two ids take turns: an id's successor has to wait while the cluster still writes the markers of a commit.
+    Three ids take turns: while one writes, the next one's producer is opened, and the third rests, for the cluster
+    still writes the markers of its commit and lets no successor in before.
     """
 
     def __init__(self, client: ClusterClient, name: str, topic: str) -> None:
@@ -58,38 +73,58 @@ class Transactions:
         self._client = client
         self._name = name
         self._topic = topic
+        self._writer: _Writer | None = None
         self._open = False
-        self._ids = cycle(f"{name}-{shard}" for shard in range(_SHARDS))
-        for _ in range(_SHARDS):
-            self._begin()
+        self._closing = threading.Event()
+        self._pool = ThreadPoolExecutor(_SHARDS, thread_name_prefix="transactions")
+        ids = [f"{name}-{shard}" for shard in range(_SHARDS)]
+        self._ready = deque(self._pool.submit(self._opened, each) for each in ids)
+        self._ids = cycle(ids)
+        try:
+            for each in self._ready:
+                each.result()
+        except BaseException:
+            self.close()
+            raise
 
-    def _begin(self) -> None:
+    def _opened(self, id_: str) -> _Writer:
+        """Open a producer; whoever wrote under its id before is shut out then."""
         from confluent_kafka import KafkaException, Producer
 
         options = {
             "reconnect.backoff.ms": 10,
             **self._client.config,
-            "transactional.id": next(self._ids),
+            "transactional.id": id_,
             "enable.idempotence": True,
             "acks": "all",
             "transaction.timeout.ms": int(TIMEOUT * 1000),
             "message.max.bytes": _LARGEST,  # it is for the topic to say what is too large
         }
-        self._producer = Producer(options)
+        writer = _Writer()
+        writer.producer = Producer(options)
         try:
             # Without a connection it would look for its coordinator again only after half a second. The first answer
             # names the brokers, the second one comes from one of them.
             with suppress(KafkaException):
                 for _ in range(2):
-                    self._producer.list_topics(self._topic, _TO_CONNECT)
-            self._call("init_transactions", "begin to write")
+                    writer.producer.list_topics(self._topic, _TO_CONNECT)
+            self._call(writer, "init_transactions", "begin to write")
         except KafkaException as error:
-            failure = self._failure(error, "begin to write")
-            self.close()
-            raise failure from None
+            writer.drop()
+            raise self._failure(error, "begin to write") from None
         except BaseException:
-            self.close()
+            writer.drop()
             raise
+        return writer
+
+    def _next(self) -> _Writer:
+        """Take the producer that was opened for the next transaction, and let the one after it be opened."""
+        writer = self._ready.popleft().result()
+        current = next(self._ids)
+        if not self._ready:
+            following = int(current.rpartition("-")[2]) + 1
+            self._ready.append(self._pool.submit(self._opened, f"{self._name}-{following % _SHARDS}"))
+        return writer
 
     def send(self, corrections: Sequence[Correction], halfway: Callable[[], None]) -> list[int]:
         """Write corrections in a new transaction, and leave it open; return the offset of each."""
@@ -97,15 +132,17 @@ class Transactions:
 
         offsets: dict[int, int] = {}
         errors: list[KafkaError] = []
-        self._begin()
+        if self._writer is not None:
+            self._writer.drop()
+        self._writer = writer = self._next()
         try:
             self._open = True
-            self._producer.begin_transaction()
+            writer.producer.begin_transaction()
             for number, correction in enumerate(corrections):
                 if number == len(corrections) // 2:
                     halfway()
-                self._produce(correction, partial(_delivered, offsets, errors, number))
-            self._flush(_PATIENCE, errors)
+                self._produce(writer, correction, partial(_delivered, offsets, errors, number))
+            self._flush(writer, _PATIENCE, errors)
         except KafkaException as error:
             raise self._failure(error, "write corrections") from None
         if errors:
@@ -116,9 +153,10 @@ class Transactions:
         """Make what was sent readable; raise TransactionAbortedError if that can no longer be."""
         from confluent_kafka import KafkaException
 
+        assert self._writer is not None
         self._open = False  # from here on its outcome may be decided, and aborting it could only confuse
         try:
-            self._call("commit_transaction", "commit corrections")
+            self._call(self._writer, "commit_transaction", "commit corrections")
         except KafkaException as error:
             self._open = error.args[0].txn_requires_abort()
             raise self._failure(error, "commit corrections") from None
@@ -127,8 +165,9 @@ class Transactions:
         """Take back what was sent."""
         from confluent_kafka import KafkaException
 
+        assert self._writer is not None
         try:
-            self._call("abort_transaction", "take corrections back")
+            self._call(self._writer, "abort_transaction", "take corrections back")
         except KafkaException as error:
             raise self._failure(error, "take corrections back") from None
         self._open = False
@@ -137,25 +176,28 @@ class Transactions:
         """End the producer here and now, and what it has open with it, unless the cluster is away."""
         from confluent_kafka import KafkaException
 
-        if not hasattr(self, "_producer"):
+        self._closing.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        writer, self._writer = self._writer, None
+        if writer is None:
             return
         try:
             # What cannot be aborted now is aborted by the cluster after its time, or when the next attempt begins.
             with suppress(KafkaException, EmissionUnreachableError):
                 if self._open:
                     # The coordinator refuses to abort a transaction that it has not heard of yet.
-                    self._flush(_TO_GIVE_UP, [])
-                    self._producer.abort_transaction(_TO_GIVE_UP)
+                    self._flush(writer, _TO_GIVE_UP, [])
+                    writer.producer.abort_transaction(_TO_GIVE_UP)
         finally:
-            self._producer.purge()
-            # Its own close() waits for a cluster that may be away.
-            del self._producer
+            writer.drop()
 
-    def _produce(self, correction: Correction, delivered: Callable[[KafkaError | None, Message], None]) -> None:
+    def _produce(
+        self, writer: _Writer, correction: Correction, delivered: Callable[[KafkaError | None, Message], None]
+    ) -> None:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                self._producer.produce(
+                writer.producer.produce(
                     correction.topic,
                     value=correction.value,
                     key=correction.key,
@@ -167,31 +209,33 @@ class Transactions:
                 if time.monotonic() > deadline:
                     raise self._silent("write corrections") from None
                 with _fatal_error():
-                    self._producer.poll(_SLICE)
+                    writer.producer.poll(_SLICE)
             else:
                 return
 
-    def _flush(self, patience: float, errors: Sequence[KafkaError]) -> None:
+    def _flush(self, writer: _Writer, patience: float, errors: Sequence[KafkaError]) -> None:
         # In slices, so that Ctrl-C is heard while the cluster is away.
         deadline = time.monotonic() + patience
         with _fatal_error():
-            while self._producer.flush(_SLICE) and not errors:
+            while writer.producer.flush(_SLICE) and not errors:
                 if time.monotonic() > deadline:
                     raise self._silent("write corrections")
 
-    def _call(self, call: str, doing: str) -> None:
+    def _call(self, writer: _Writer, call: str, doing: str) -> None:
         from confluent_kafka import KafkaException
 
         # By name: a method that an error's traceback holds would keep the producer alive after close().
         deadline = time.monotonic() + _PATIENCE
         while True:
+            # What is opened ahead ends with us; nothing else runs beside close().
+            opening = call == "init_transactions"
             try:
-                getattr(self._producer, call)(max(deadline - time.monotonic(), _SLICE))
+                getattr(writer.producer, call)(_SLICE if opening else max(deadline - time.monotonic(), _SLICE))
                 return
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or (opening and self._closing.is_set()):
                     raise self._silent(doing) from None
 
     def _failure(self, error: KafkaException, doing: str) -> ReconcileError:

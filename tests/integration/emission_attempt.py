@@ -41,7 +41,8 @@ def send(self: Transactions, corrections: Sequence[Correction], halfway: Callabl
     """Write corrections so that the first half of them stands in the log when it is told."""
 
     def written_halfway() -> None:
-        self._flush(30, [])
+        assert self._writer is not None
+        self._flush(self._writer, 30, [])
         halfway()
 
     return _send(self, corrections, written_halfway)
