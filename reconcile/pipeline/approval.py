@@ -6,7 +6,7 @@ import os
 import pwd
 from typing import TYPE_CHECKING
 
-from reconcile.domain.approval import Actor, Approval
+from reconcile.domain.approval import REQUEST_TOPIC, Actor, Approval
 from reconcile.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -105,16 +105,22 @@ def _given(control: ControlStore, plan: Plan) -> tuple[Approval, ...]:
     given = tuple(each for each in control.approvals.of_run(plan.run_id) if each.plan_digest == plan.digest)
     if not (given and plan.two_people):
         return given
-    requester = control.runs.find(plan.run_id).requester
+    requester = _known_requester(control, plan.run_id)
     return tuple(each for each in given if requester is not None and not requester.may_be(each.approver))
 
 
-def _require_other(control: ControlStore, run_id: str, approver: Actor) -> None:
+def _known_requester(control: ControlStore, run_id: str) -> Actor | None:
+    """Query who asked for a run; None where nobody can tell: a record's author may be anybody, also who approves."""
     requester = control.runs.find(run_id).requester
+    return None if requester == REQUEST_TOPIC else requester
+
+
+def _require_other(control: ControlStore, run_id: str, approver: Actor) -> None:
+    requester = _known_requester(control, run_id)
     if requester is None:
         raise OwnRequestError(
             f"nothing says who asked for the run {run_id}, and the contract wants another person to approve its plan"
-            " (repair.approval: two-people): start a new run"
+            " (repair.approval: two-people): start a new run, or ask for it by `reconcile request`"
         )
     if requester.may_be(approver):
         raise OwnRequestError(

@@ -12,7 +12,7 @@ import pytest
 from reconcile.cli import repair
 from reconcile.contract.model import load_contract
 from reconcile.control.store import open_control
-from reconcile.domain.approval import SCHEDULER, Actor, Approval
+from reconcile.domain.approval import REQUEST_TOPIC, SCHEDULER, Actor, Approval
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.pipeline import apply as stage_apply
@@ -232,10 +232,11 @@ def test_an_approval_of_who_asked_counts_for_nothing(own: tuple[Job, Plan], emit
     assert [] == emitted
 
 
-def test_a_run_that_nobody_is_known_to_have_asked_for_is_not_approved(job: Job) -> None:
-    """It may have been anybody."""
+@pytest.mark.parametrize("requester", [None, REQUEST_TOPIC])
+def test_a_run_that_nobody_is_known_to_have_asked_for_is_not_approved(job: Job, requester: Actor | None) -> None:
+    """It may have been anybody: also who wrote a record on the request topic may be who approves."""
     with pytest.raises(OwnRequestError, match=r"nothing says who asked for the run r1.*start a new run"):
-        approve(*asked_for(job, None), BOB)
+        approve(*asked_for(job, requester), BOB)
 
 
 def approvals(job: Job) -> list[Approval]:
