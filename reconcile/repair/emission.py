@@ -271,7 +271,7 @@ class _Emission:
             batch = self._without_overtaken(batch, watch)
             if not batch:
                 return
-            self._held.require()
+            self._require_lease()
             try:
                 if self._sent(batch, tail, watch, transactions):
                     return
@@ -292,13 +292,18 @@ class _Emission:
             self._drop(batch, {id_: (why, None) for id_, why in gone.items()})
             return False
         self._step("before_commit")
-        self._held.require()
+        # After the producer began: whoever takes the lease over from here on shuts it out, or waits for its commit.
+        self._require_lease()
         transactions.commit()
         self._step("after_commit")
         self.emitted += placed
         if len(self.emitted) - self._marked >= _MARKED_TOGETHER:
             self._mark_emitted()
         return True
+
+    def _require_lease(self) -> None:
+        """Raise LeaseLostError unless the control store says that we hold it: our own clock may have stood still."""
+        self._control.leases.require(self._held.require())
 
     def _without_overtaken(self, batch: Sequence[Correction], watch: Watch) -> list[Correction]:
         places = {each.id: watch.overtaken[each.id] for each in batch if each.id in watch.overtaken}

@@ -337,6 +337,23 @@ def test_another_attempt_fences_this_one(
     assert_once(topic, control, wanted, run_id)
 
 
+def test_an_attempt_that_does_not_know_that_it_was_overtaken_writes_no_more(
+    world: World, control: ControlStore, topic: Topic, run_id: str
+) -> None:
+    """The control store's clock decides who holds the lease: one that ended by it is not written under any more."""
+    wanted, steps = corrections(topic, run_id), []
+
+    def overtake(name: str) -> None:
+        steps.append(name)
+        if name == "after_commit" and steps.count(name) == 1:
+            world.end_leases()
+            resumed(control, topic, wanted, run_id)
+
+    with leased(control, "asleep", timedelta(minutes=5)) as held, pytest.raises(LeaseLostError):
+        topic.emit(wanted, run_id, control, held, batch=BATCH, step=overtake)
+    assert_once(topic, control, wanted, run_id)
+
+
 def test_nothing_is_committed_without_the_lease(world: World, control: ControlStore, topic: Topic, run_id: str) -> None:
     """A lease that is lost while corrections are written takes them back."""
     wanted = corrections(topic, run_id)
