@@ -68,20 +68,25 @@ def logged_aggregates(
     at = f.struct(TIMESTAMP, PARTITION, OFFSET)
     whole = f.when(f.col(VERSION).rlike(r"^\d{1,18}$"), f.col(VERSION).try_cast("bigint"))
     adds = _carries(amounts) if amounts else f.lit(False)
+
+    def last(value: Column | str, which: Column) -> Column:
+        # Times compare partitions alone: in one of them the offset is the order, whatever the producers' clocks say.
+        return f.max_by(value, f.when(which, f.col(OFFSET)))
+
     grouped = own.groupBy(ID, PARTITION).agg(
         f.max(OFFSET).alias("last"),
-        f.max_by(KEY, at).alias("key"),
-        f.max(at).alias("at"),
+        last(KEY, f.lit(True)).alias("key"),
+        last(at, f.lit(True)).alias("at"),
         f.max(whole).alias("highest"),
-        f.max_by(f.when(plain, f.col(VERSION)), at).alias("version"),
-        f.max(f.when(plain, at)).alias("plain_at"),
-        f.max_by(f.coalesce(f.col(DELETES), f.lit(False)), f.when(plain, at)).alias("deletes"),
-        f.max(f.when(state, at)).alias("state_at"),
-        f.max_by(VALUE, f.when(state, at)).alias("value"),
-        f.max(f.when(state & _carries(paths), at)).alias("typed_at"),
-        f.max_by(TYPE, f.when(state & _carries(paths), at)).alias("type"),
-        f.max(f.when(state & adds, at)).alias("adding_at"),
-        f.max_by(TYPE, f.when(state & adds, at)).alias("adding_type"),
+        last(VERSION, plain).alias("version"),
+        last(at, plain).alias("plain_at"),
+        last(f.coalesce(f.col(DELETES), f.lit(False)), plain).alias("deletes"),
+        last(at, state).alias("state_at"),
+        last(VALUE, state).alias("value"),
+        last(at, state & _carries(paths)).alias("typed_at"),
+        last(TYPE, state & _carries(paths)).alias("type"),
+        last(at, state & adds).alias("adding_at"),
+        last(TYPE, state & adds).alias("adding_type"),
     )
     found: dict[str, list[Any]] = {}
     for row in grouped.collect():
