@@ -43,6 +43,8 @@ class Sums:
 
     amounts: Mapping[str, str] = field(default_factory=dict)
     unsettled: str | None = None
+    version: int | None = None
+    """The source's, at that instant."""
 
 
 def compensable(consumer: Consumer) -> dict[str, Path]:
@@ -70,7 +72,9 @@ def lacking(
         if have is None or has is None:
             return Sums(unsettled=f"{rule.name} is no number on both sides: nothing can be added to it")
         amounts[rule.name] = format(EXACT.subtract(have, has).normalize(EXACT), "f")
-    return Sums(amounts) if amounts else Sums(unsettled="moved on: the sums agree by now")
+    if not amounts:
+        return Sums(unsettled="moved on: the sums agree by now")
+    return Sums(amounts, version=now.source.version)
 
 
 def _unsettled(now: Instant, committed: Mapping[int, int | None]) -> str | None:

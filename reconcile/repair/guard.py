@@ -111,6 +111,8 @@ def summed_since(item: Item, now: Mapping[str, Sums]) -> str | None:
     sums = now[item.aggregate_id or ""]
     if sums.unsettled is not None:
         return sums.unsettled
+    if sums.version != item.basis_version:
+        return f"moved on: the source is at version {sums.version}, and was at {item.basis_version}"
     return None if dict(sums.amounts) == dict(item.amounts) else "moved on: its sums lack something else by now"
 
 

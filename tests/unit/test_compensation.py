@@ -27,7 +27,7 @@ def sums(now: Instant) -> Sums:
 
 def test_the_difference_is_exact() -> None:
     """In plain digits, of the sums alone."""
-    assert Sums({"balance": "2.75"}) == sums(SETTLED)
+    assert Sums({"balance": "2.75"}, version=5) == sums(SETTLED)
 
 
 def test_a_sum_that_is_too_large_gets_less() -> None:
@@ -75,13 +75,15 @@ def test_an_amount_that_is_sensitive_stands_in_no_plan() -> None:
 
 
 @pytest.mark.parametrize(("now", "dropped"), [
-    (Sums({"balance": "2.75"}), False),
-    (Sums({"balance": "2.76"}), True),
+    (Sums({"balance": "2.75"}, version=5), False),
+    (Sums({"balance": "2.76"}, version=5), True),
+    (Sums({"balance": "2.75"}, version=6), True),
     (Sums(unsettled="an event is on its way"), True),
 ])  # fmt: skip
 def test_a_difference_that_changed_since_the_plan_is_dropped(now: Sums, dropped: bool) -> None:
-    """What was approved is what is added."""
+    """What was approved is what is added, at the version that the copy has."""
     item = Item(
-        link="l", aggregate_id="a", action=Action.COMPENSATE, cause="skipped", reason="", amounts={"balance": "2.75"}
-    )
+        link="l", aggregate_id="a", action=Action.COMPENSATE, cause="skipped", reason="", basis_version=5,
+        amounts={"balance": "2.75"},
+    )  # fmt: skip
     assert dropped == (summed_since(item, {"a": now}) is not None)
