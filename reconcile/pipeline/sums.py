@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconcile.audit import link_facts
@@ -34,7 +36,7 @@ def read_sums(job: Job, consumer: Consumer, reader: LinkReader, ids: Collection[
     """
     if not ids:
         return {}
-    sources, copies, rules = both_rows(job, consumer, reader, ids)
+    rows = both_rows(job, consumer, reader, ids)
     places = reader.opened.fence.consumer(consumer.name).places
     committed = {each.partition: each.committed_before for each in places}
     with cluster_client(job) as cluster:
@@ -47,35 +49,47 @@ def read_sums(job: Job, consumer: Consumer, reader: LinkReader, ids: Collection[
     for id_text in ids:
         of_log = logged.get(id_text, LoggedAggregate())
         now = Instant(
-            sources.get(id_text),
-            copies.get(id_text),
+            rows.sources.get(id_text),
+            rows.copies.get(id_text),
             of_log.last,
             of_log.version,
             parked=parked.get(id_text),
             unread=id_text in unread,
+            twice=id_text in rows.twice,
         )
-        found[id_text] = lacking(now, rules, names, committed)
+        found[id_text] = lacking(now, rows.rules, names, committed)
     return found
 
 
-def both_rows(
-    job: Job, consumer: Consumer, reader: LinkReader, ids: Collection[str]
-) -> tuple[dict[str, Row], dict[str, Row], tuple[FieldRule, ...]]:
-    """Read the rows of source and copy, the source's first, and by which rules their fields are compared."""
+@dataclass(frozen=True)
+class BothRows:
+    """The rows of source and copy by their ids, and by which rules their fields are compared."""
+
+    sources: Mapping[str, Row]
+    copies: Mapping[str, Row]
+    rules: tuple[FieldRule, ...]
+    twice: frozenset[str]
+    """The ids that source or copy has more than once; one of their rows stands for all."""
+
+
+def both_rows(job: Job, consumer: Consumer, reader: LinkReader, ids: Collection[str]) -> BothRows:
+    """Read the rows of source and copy, the source's first."""
     with reader.reading():
         wanted = job.spark.createDataFrame([(each,) for each in ids], f"{row_columns.ID} string")
         source, copy = reader.rows
         rules = link_facts.field_rules(consumer, copy.form.fields)
-        sources, copies = (_rows(each.among(wanted), rules) for each in (source, copy))
-    return sources, copies, rules
+        (sources, many), (copies, more) = (_rows(each.among(wanted), rules) for each in (source, copy))
+    return BothRows(sources, copies, rules, many | more)
 
 
-def _rows(frame: DataFrame, rules: Collection[FieldRule]) -> dict[str, Row]:
-    names = [rule.name for rule in rules]
-    return {
+def _rows(frame: DataFrame, rules: Collection[FieldRule]) -> tuple[dict[str, Row], frozenset[str]]:
+    """Read rows by their ids, and which ids have more than one."""
+    names, rows = [rule.name for rule in rules], frame.collect()
+    found = {
         id_text: Row(dict(zip(names, values, strict=True)), version_number(version))
-        for id_text, version, *values in frame.collect()
+        for id_text, version, *values in rows
     }
+    return found, frozenset(id_text for id_text, many in Counter(id_text for id_text, *_ in rows).items() if many > 1)
 
 
 def _unread_on_route(cluster: ClusterClient, contract: Contract, consumer: Consumer) -> set[str]:

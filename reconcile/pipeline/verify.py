@@ -114,12 +114,13 @@ class _Verifying:
             return {}
         ids = [each.aggregate_id or "" for each in items.values()]
         with open_link(job, consumer) as reader:
-            sources, copies, rules = both_rows(job, consumer, reader, ids)
-        compared = Compared(rules, planning.terms(job.contract, consumer).carried, consumer.guard)
-        return {
-            id_: outcome_of(each, sources.get(each.aggregate_id or ""), copies.get(each.aggregate_id or ""), compared)
-            for id_, each in items.items()
-        }
+            rows = both_rows(job, consumer, reader, ids)
+        compared = Compared(rows.rules, planning.terms(job.contract, consumer).carried, consumer.guard)
+        found = {}
+        for id_, each in items.items():
+            of = each.aggregate_id or ""
+            found[id_] = outcome_of(each, rows.sources.get(of), rows.copies.get(of), compared, twice=of in rows.twice)
+        return found
 
     def _outcomes(self, link: LinkPlan) -> tuple[VerifiedCorrection, ...]:
         records: dict[str, CorrectionRecord] = {}

@@ -35,6 +35,8 @@ class Instant:
     """The failure topic or table in which an unresolved event of it lies, read after the rows."""
     unread: bool = False
     """Whether the group has yet to read an earlier correction of it."""
+    twice: bool = False
+    """Whether source or copy has it more than once."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def lacking(
 def _unsettled(now: Instant, committed: Mapping[int, int | None]) -> str | None:
     if now.source is None or now.copy is None:
         return "moved on: not both sides have its row"
+    if now.twice:
+        return "moved on: source or copy has it more than once"
     if now.parked is not None:
         return f"an unresolved event of it lies in {now.parked}, and would be added on top: resolve it first"
     if now.unread:

@@ -32,9 +32,17 @@ class Compared:
     """Which versions the consumer accepts over the one that it has."""
 
 
-def outcome_of(item: Item, source: Row | None, copy: Row | None, compared: Compared) -> CorrectionOutcome:
-    """Decide what became of a correction, by the rows that were read after its group had passed it."""
+def outcome_of(
+    item: Item, source: Row | None, copy: Row | None, compared: Compared, *, twice: bool = False
+) -> CorrectionOutcome:
+    """Decide what became of a correction, by the rows that were read after its group had passed it.
+
+    `twice` says that source or copy has more than one row of it.
+    """
     assert item.correction_id is not None
+    if twice:
+        why = "source or copy has it more than once: a correction mends no such thing"
+        return CorrectionOutcome(item.correction_id, CorrectionState.REFUSED, why)
     differing = () if source is None or copy is None else _differing(compared.rules, source, copy)
     state, reason = _decided(item, source, copy, differing, compared)
     named = differing if state in (CorrectionState.PARTIAL, CorrectionState.REFUSED) else ()

@@ -43,6 +43,7 @@ def test_a_sum_that_is_too_large_gets_less() -> None:
     (replace(SETTLED, log_version=6), "an event is on its way"),
     (replace(SETTLED, source=Row(SOURCE.fields, None), log_version=None), "has versions"),
     (replace(SETTLED, parked="t.dlq"), "lies in t.dlq"),
+    (replace(SETTLED, twice=True), "more than once"),
     (replace(SETTLED, unread=True), "yet to read an earlier correction"),
     (replace(SETTLED, copy=Row({"balance": None}, None)), "no number on both sides"),
     (replace(SETTLED, copy=Row({"balance": "10.1"}, None)), "agree by now"),

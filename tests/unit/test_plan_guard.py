@@ -201,6 +201,13 @@ def test_a_copy_that_agrees_has_converged() -> None:
     assert (CorrectionState.CONVERGED, "") == outcome(ITEM, Row(NEW, 5), Row(NEW, 5))
 
 
+def test_a_copy_that_has_the_row_twice_has_not_converged() -> None:
+    """Both the correction and its own event were added, and either row agrees."""
+    compared = Compared(RULES, frozenset({"email"}), "none")
+    found = outcome_of(ITEM, Row(NEW, 5), Row(NEW, 5), compared, twice=True)
+    assert (CorrectionState.REFUSED, True) == (found.outcome, "more than once" in str(found.reason))
+
+
 def levelled(source: int, balance: str, level: str = "gold") -> CorrectionOutcome:
     """Give what became of a correction that brings the level of an account and not its balance."""
     compared = Compared((FieldRule("balance", add=True), FieldRule("level")), frozenset({"level"}), "none")
