@@ -23,8 +23,8 @@ from reconcile.gather.log.history_columns import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DENSE = 0.9
-"""Versions count as growing by one where so many of all steps do."""
+DENSE = 0.999
+"""Versions count as growing by one where so many of all steps from an id's lowest to its highest are in the log."""
 
 
 def of_aggregates(log: DataFrame, ignored: Collection[str]) -> DataFrame:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 
 from reconcile.config import durations
@@ -40,6 +40,7 @@ __all__ = [
     "Outbox",
     "RepairTopic",
     "Source",
+    "SourceVersion",
     "StashTable",
     "Topic",
     "ValueSchema",
@@ -61,15 +62,52 @@ class Outbox(Model):
     """The column with the time at which the event was written: since then it waits."""
 
 
+def _as_written(value: object) -> object:
+    """Choose the word of what YAML reads as true or false."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+
+
+class SourceVersion(Model):
+    """The source's version, and whether a missing one says that an event was never published."""
+
+    column: Text
+    """The column with the version."""
+    dense: Annotated[Literal["auto", "yes", "no"], BeforeValidator(_as_written)] = "auto"
+    """Whether it grows by one with each published event; `auto`: if 99.9 % of the versions are in the log."""
+
+
+def _version_kind(value: object) -> str:
+    return "<kind:density>" if isinstance(value, (dict, SourceVersion)) else "<kind:column>"
+
+
+ColumnOrVersion = Annotated[
+    Annotated[Text, Tag("<kind:column>")] | Annotated[SourceVersion, Tag("<kind:density>")],
+    Discriminator(_version_kind),
+]
+
+
 class Source(Rows):
     """Who owns the aggregate."""
 
+    version: ColumnOrVersion | None = None  # type: ignore[assignment] # a copy's has no density
+    """The column with the version, which grows with every change of the aggregate; or that and its density."""
     updated_at: Text | None = None
     """The column with the time of the row's last change."""
     deleted: Sql | None = None
     """SQL that is true where the row counts as absent."""
     outbox: Outbox | None = None
     """Events that wait to be published."""
+
+    @property
+    def version_column(self) -> str | None:
+        """The column with the version, if there is one."""
+        return self.version.column if isinstance(self.version, SourceVersion) else self.version
+
+    @property
+    def dense_versions(self) -> bool | None:
+        """Whether versions grow by one with each published event; None where the log is to tell."""
+        declared = self.version.dense if isinstance(self.version, SourceVersion) else "auto"
+        return None if declared == "auto" else declared == "yes"
 
     @model_validator(mode="after")
     def _consistent(self) -> Source:

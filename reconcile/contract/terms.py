@@ -142,6 +142,11 @@ class Rows(Model):
     version: Text | None = None
     """The column with the version, which grows with every change of the aggregate."""
 
+    @property
+    def version_column(self) -> str | None:
+        """The column with the version, if there is one."""
+        return self.version
+
 
 def rows_contradictions(rows: Rows) -> list[tuple[KeyPath, str]]:
     """List what is wrong with where the rows come from."""

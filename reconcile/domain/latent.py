@@ -133,7 +133,8 @@ def _ignored_by_guard(inquiry: Inquiry) -> set[tuple[int, int]]:
 
 
 def _version_gap(inquiry: Inquiry) -> Attribution | None:
-    if not inquiry.log.gaps:
+    """A version that never came into the log; none where each event carries the state, and the copy has the newest."""
+    if not inquiry.link.changes or not inquiry.log.gaps:
         return None
     former, later = inquiry.log.gaps[0]
     return Attribution(Ground.VERSION_GAP, later.at, gap_notes(inquiry.case, former, later))

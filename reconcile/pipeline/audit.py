@@ -117,6 +117,8 @@ class _Suspects:
 class _Compared:
     suspects: tuple[_Suspects, ...]
     dense_versions: bool
+    version_gaps: int
+    """Of how many ids versions are missing that no copy of whole states needs."""
 
 
 @dataclass(frozen=True)
@@ -150,15 +152,28 @@ def _compare(job: Job, gathered: _Gathered) -> _Compared:
         persisted(latent_candidates.versions(records)) as versions,
         persisted(latent_candidates.misrouted(records, gathered.router)) as misrouted,
     ):
-        (dense,) = latent_candidates.density(versions).collect()[0]
-        of_all_links = [misrouted, latent_candidates.gapped(versions)] if dense else [misrouted]
+        dense = _are_dense(job, versions)
+        gapped = [latent_candidates.gapped(versions)] if dense else []
         links = [each for each in job.consumers if each.name in gathered.links]
         found = []
         for number, each in enumerate(links, 1):
             link = job.contract.link(each)
             with about(link=link, part=f"{number} of {len(links)}"), timed(_LOG, f"{link}: compared"):
-                found.append(_suspects(job, gathered, each, of_all_links))
-        return _Compared(tuple(found), dense)
+                # Where an event carries the whole state, no version before it matters.
+                found.append(_suspects(job, gathered, each, [misrouted, *(gapped if _folds(job, each) else ())]))
+        harmless = gapped and not all(_folds(job, each) for each in links)
+        return _Compared(tuple(found), dense, gapped[0].count() if harmless else 0)
+
+
+def _are_dense(job: Job, versions: DataFrame) -> bool:
+    """Decide whether the topic's versions grow by one: as the contract says, else as the log shows."""
+    declared = job.contract.source.dense_versions
+    return bool(latent_candidates.density(versions).collect()[0][0]) if declared is None else declared
+
+
+def _folds(job: Job, consumer: Consumer) -> bool:
+    """Whether a consumer's rows are made of several events."""
+    return job.contract.topic.state == "patch" or any(field.apply == "add" for field in consumer.fields)
 
 
 def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: Sequence[DataFrame]) -> _Suspects:
@@ -305,6 +320,7 @@ def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Con
         run.publish_parquet(FINDINGS, ordered, inputs, stage="audit", complete=complete, notes=notes)
     counted = {job.contract.link(each.consumer): each.counted for each in compared.suspects}
     figures = summary(job.contract, gathered.fence, counted, run.parquet(FINDINGS, job.spark), unread)
+    figures = figures.model_copy(update={"version_gaps": compared.version_gaps})
     run.publish(figures, inputs, complete=complete, notes=notes)
 
 

@@ -198,6 +198,8 @@ class Summary(Versioned):
     unread: tuple[UnreadLink, ...]
     exit_code: int
     not_recorded: NotRecorded | None = None
+    version_gaps: int = 0
+    """Of how many ids the log lacks versions: no findings, because each event carries the whole state."""
 
 
 class Quality(Versioned):

@@ -99,7 +99,7 @@ def _of_link(
         "frequent": max(tolerated, consumer.repair.max_ratio) if isinstance(job.scope, All) else 1.0,
         "columns": quality_frames.columns(consumer),
     }
-    versions = {"source": job.contract.source.version, "copy": consumer.version}
+    versions = {"source": job.contract.source.version_column, "copy": consumer.version}
     suites = [load_suite(committed("expectations", f"{name}.json")) for name in COMMITTED]
     checked = []
     for suite, frame in [*suites, *_own(job, consumer)]:

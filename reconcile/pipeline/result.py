@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from reconcile.contract.model import Contract
@@ -74,7 +74,7 @@ def report_of(
         repair=None if repairs is None else repairs.result(),
         quality=quality_result(run.read_if_there(Quality)),
         trends=over_time,
-        notes=(*([note] if note else []), *_limits(fence.source), *doubts),
+        notes=(*([note] if note else []), *_limits(fence.source), *_gaps(summary.version_gaps), *doubts),
     )
 
 
@@ -82,6 +82,12 @@ def _limits(source: SourceFence) -> list[str]:
     """Say what the source is where that limits what is certain; nothing for a run that did not look."""
     limits = () if source.nature is None else source.nature.limits
     return [f"What the source does not show may exist all the same: {each}." for each in limits]
+
+
+def _gaps(number: int) -> Iterator[str]:
+    """Say that versions are missing where that is no finding."""
+    if number:
+        yield f"The log lacks versions of {number:,} ids. Each event carries the whole state, so these are no findings."
 
 
 def links_of(summary: Summary, oldest: Mapping[str, datetime], verified: Verified | None) -> tuple[LinkResult, ...]:

@@ -127,7 +127,7 @@ class SourceValues:
 
     def _side(self, texts: tuple[str, ...]) -> Side:
         source = self.reader.contract.source
-        return Side(source.id, texts, source.table, source.query, source.version)
+        return Side(source.id, texts, source.table, source.query, source.version_column)
 
     @property
     def _texts(self) -> tuple[str, ...]:

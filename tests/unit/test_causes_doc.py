@@ -76,7 +76,7 @@ ONE_OF_EACH = {
                                   [V1, replace(V2, fields={"email": "zoe@x"}, bad_fields=("name",))]),
     Ground.OUTBOX_PENDING: case(LOGIN, AT_2, AT_1, [V1], outbox_pending=1),
     Ground.VERSION_ABSENT: case(LOGIN, AT_2, AT_1, [V1]),
-    Ground.VERSION_GAP: case(LOGIN, AT_3, AT_3, [V1, V3]),
+    Ground.VERSION_GAP: case(PATCH, AT_3, AT_3, [V1, V3]),
     Ground.PERHAPS_GAP: behind_a_gap("97"),
     Ground.FOLDED_WITHOUT_OR_GAP: behind_a_gap("91"),
     Ground.FOLDED_TWICE_OR_GAP: behind_a_gap("109"),

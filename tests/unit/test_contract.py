@@ -118,6 +118,22 @@ def test_corrections_may_take_a_way_of_their_own(tmp_path: Path) -> None:
     assert read.consumers[0].repair.route == RepairTopic(topic="fix")
 
 
+@pytest.mark.parametrize(
+    ("written", "column", "dense"),
+    [
+        ("version", "version", None),
+        ("{column: v}", "v", None),
+        ("{column: v, dense: auto}", "v", None),
+        ("{column: v, dense: yes}", "v", True),
+        ('{column: v, dense: "no"}', "v", False),
+    ],
+)
+def test_a_version_may_say_whether_it_is_dense(tmp_path: Path, written: str, column: str, dense: bool | None) -> None:
+    """The log tells where the contract does not; YAML reads a bare yes as true."""
+    source = contract(tmp_path, SMALLEST.replace("id: id}", f"id: id, version: {written}}}", 1)).source
+    assert (column, dense) == (source.version_column, source.dense_versions)
+
+
 def test_an_id_of_several_columns_has_a_json_key(tmp_path: Path) -> None:
     """Composite ids are lists of columns on both sides."""
 

@@ -15,6 +15,7 @@ THREE = history(person("a"), person("b"), person("c"))
 V1, V2, V3 = THREE
 NOW = row(V3.fields, 3)
 BACK = "its group has committed past it"
+PATCH = replace(LOGIN, patch=True)
 
 
 def agreeing(link: Link = LOGIN, events: list[Event] = THREE, **more: object) -> Case:
@@ -114,7 +115,7 @@ def test_a_correction_closes_a_gap_in_the_ledger() -> None:
 
 def test_a_correction_closes_a_gap_in_the_versions() -> None:
     """What stands before it was lost, and is known to be: it is no news every night."""
-    of = replace(agreeing(replace(LOGIN, dense_versions=True)), events=(V1, V3))
+    of = replace(agreeing(PATCH), events=(V1, V3))
     assert "never_published" == found(of).cause
     assert attribute(corrected(of, V3)) is None
 
@@ -199,7 +200,7 @@ def test_growth_alone_is_no_finding() -> None:
 
 def test_a_version_that_is_missing() -> None:
     """C2: it was lost before the log."""
-    finding = found(agreeing(events=[V1, V3]))
+    finding = found(agreeing(PATCH, events=[V1, V3]))
     assert ("never_published", "certain", "source_to_log", minute(3)) == (
         finding.cause,
         finding.confidence,
@@ -211,16 +212,18 @@ def test_a_version_that_is_missing() -> None:
 @pytest.mark.parametrize(
     "harmless",
     [
-        agreeing(replace(LOGIN, dense_versions=False), events=[V1, V3]),
-        agreeing(replace(LOGIN, compacted=True), events=[V1, V3]),
-        agreeing(events=[V3], begin=2),
-        agreeing(events=[V1, replace(V2, ignored=True), V3]),
-        agreeing(events=[V1, replace(V2, fields={}, version=None, problem="not JSON"), V3]),
-        agreeing(events=[V1, V3], committed=1),
-        agreeing(events=[V1, replace(V3, offset=9)], begin=5),
-        agreeing(events=[V3, event(4, None), event(1, person("c"), offset=9)], begin=2),
+        agreeing(events=[V1, V3]),
+        agreeing(replace(PATCH, dense_versions=False), events=[V1, V3]),
+        agreeing(replace(PATCH, compacted=True), events=[V1, V3]),
+        agreeing(PATCH, events=[V3], begin=2),
+        agreeing(PATCH, events=[V1, replace(V2, ignored=True), V3]),
+        agreeing(PATCH, events=[V1, replace(V2, fields={}, version=None, problem="not JSON"), V3]),
+        agreeing(PATCH, events=[V1, V3], committed=1),
+        agreeing(PATCH, events=[V1, replace(V3, offset=9)], begin=5),
+        agreeing(PATCH, events=[V3, event(4, None), event(1, person("c"), offset=9)], begin=2),
     ],
     ids=[
+        "events carry the whole state",
         "not dense",
         "compacted",
         "below the begin",

@@ -26,7 +26,7 @@ def source_side(contract: Contract, consumer: Consumer) -> Side:
     """Describe the source as one consumer's copy is compared with it."""
     source = contract.source
     fields = tuple(field.source for field in consumer.fields)
-    return Side(source.id, fields, source.table, source.query, source.version, source.deleted)
+    return Side(source.id, fields, source.table, source.query, source.version_column, source.deleted)
 
 
 def copy_side(consumer: Consumer) -> Side:

@@ -109,8 +109,8 @@ def consumer_types(session: StoreSession, contract: Contract, index: int, found:
 def _identity(rows: Rows, here: KeyPath) -> Iterator[_Part]:
     for name in rows.id:
         yield _column((*here, "id"), name)
-    if rows.version:
-        yield _column((*here, "version"), rows.version)
+    if rows.version_column:
+        yield _column((*here, "version"), rows.version_column)
 
 
 def relation(rows: Rows | Side) -> sql.Composable:
@@ -171,7 +171,7 @@ class _Relation:
             return None
         forms = [form for each in described if each for _, form in each]
         ids = len(self._rows.id)
-        version = forms[ids] if self._rows.version else None
+        version = forms[ids] if self._rows.version_column else None
         return Layout(tuple(forms[:ids]), version, tuple(forms[len(forms) - len(fields) :]))
 
     def _described(self, part: _Part, columns: sql.Composable, rows: sql.Composable) -> list[tuple[str, str]] | None:
