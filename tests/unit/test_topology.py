@@ -285,6 +285,14 @@ def test_versions_that_go_down(inversions: Inversions | None, expected: Severity
     assert [expected] == severities(log_checks.versions, facts(seen=log(inversions=inversions)))
 
 
+@pytest.mark.parametrize(("dense", "meaning"), [(True, "versions are dense"), (False, "that means nothing")])
+def test_versions_that_are_missing_are_counted(dense: bool, meaning: str) -> None:
+    """Their number stands in the check, with what it means."""
+    (check,) = log_checks.versions(facts(seen=log(version_gaps=3, dense_versions=dense)))
+    assert "of 3 ids some are missing" in check.found
+    assert meaning in check.found
+
+
 @pytest.mark.parametrize(("at", "expected"), [(NOW - timedelta(days=1), FAULT), (LONG_AGO, WARNING), (None, FAULT)])
 def test_recent_is_judged_by_the_clock(at: datetime | None, expected: Severity) -> None:
     """What the log's other records say of their time changes nothing."""

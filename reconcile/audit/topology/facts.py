@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from reconcile.audit import latent_candidates
 from reconcile.audit.columns import ROUTED_BY, ROUTING
 from reconcile.audit.home_partition import Router, with_routing
 from reconcile.audit.partitioner_inference import Inference, infer_from_log
@@ -101,6 +102,10 @@ class LogFacts:
     placement: Placement = Placement()
     inversions: Inversions | None = None
     """None where the topic has no versions."""
+    version_gaps: int = 0
+    """The ids of which versions are missing between their lowest and their highest."""
+    dense_versions: bool = False
+    """Whether so few are missing that each counts as an event that was never published."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +141,13 @@ class Facts:
 
 
 def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
-    """Query them from a log history's records: some five jobs of Spark."""
+    """Query them from a log history's records: some six jobs of Spark."""
     inference = infer_from_log(records, index, topic)
     router = Router.of(inference, index.partitions)
     segments = index.segments
     held = sum(end - start for partition in _partitions(index) for start, end in index.held(partition))
     rows = sum(segment.rows for segment in segments)
+    missing, dense = _missing_versions(records, topic) if rows and topic.version else (0, False)
     return LogFacts(
         inference=inference,
         records=rows,
@@ -153,7 +159,16 @@ def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
         types=_types(records, topic, rows) if rows else (),
         placement=_placement(records, router) if rows else Placement(),
         inversions=_inversions(records, topic) if rows and topic.version else None,
+        version_gaps=missing,
+        dense_versions=dense,
     )
+
+
+def _missing_versions(records: DataFrame, topic: Topic) -> tuple[int, bool]:
+    """Query of how many ids versions are missing, and whether the log's versions are dense."""
+    known = latent_candidates.versions(latent_candidates.of_aggregates(records, topic.ignore_types))
+    gapped = latent_candidates.gapped(known).count()
+    return gapped, bool(latent_candidates.density(known).collect()[0][0])
 
 
 def _partitions(index: Index) -> set[int]:

@@ -155,7 +155,7 @@ def versions(facts: Facts) -> Iterator[Check]:
     elif inversions is None:
         yield _VERSIONS.ok(facts.topic, "events carry no version", "add one: it is the strongest evidence of order")
     elif not inversions.records:
-        yield _VERSIONS.ok(facts.topic, "every version is at least the one before it")
+        yield _VERSIONS.ok(facts.topic, f"every version is at least the one before it{_missing(facts)}")
     else:
         found = (
             f"{counted(inversions.records, 'record')} of {counted(inversions.ids, 'id')} stand behind a newer version"
@@ -167,6 +167,16 @@ def versions(facts: Facts) -> Iterator[Check]:
         todo += " each id, and never redrive an old event into the main topic"
         recent = _recent(inversions.last_at, facts)
         yield (_VERSIONS.fault if recent else _VERSIONS.warning)(facts.topic, found, todo)
+
+
+def _missing(facts: Facts) -> str:
+    """Say of how many ids versions are missing, and what that means; nothing where none are."""
+    declared = facts.contract.source.dense_versions
+    dense = facts.log.dense_versions if declared is None else declared
+    if not facts.log.version_gaps:
+        return ""
+    meaning = "dense" if dense else "not dense, so that means nothing"
+    return f"; of {counted(facts.log.version_gaps, 'id')} some are missing, and versions are {meaning}"
 
 
 def growth(facts: Facts) -> Iterator[Check]:
