@@ -24,6 +24,7 @@ WAS_1, WAS_2, WAS_3, WAS_4 = (row(each.fields) for each in FOUR)
 SUMS = [event(1, {"balance": "100"}), event(2, {"tariff": "plus"}), event(3, {"balance": "40"})]
 OWED = row({"balance": "140", "tariff": "plus"}, 3)
 BACK = "its group has committed past it"
+PATCH = replace(LOGIN, patch=True, copy_versions=False)
 
 
 def billing(balance: str, tariff: str = "plus") -> Case:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from reconcile.audit import latent_candidates
 from reconcile.audit.columns import ROUTED_BY, ROUTING
 from reconcile.audit.home_partition import Router, with_routing
 from reconcile.audit.partitioner_inference import Inference, infer_from_log
@@ -166,6 +165,8 @@ def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
 
 def _missing_versions(records: DataFrame, topic: Topic) -> tuple[int, bool]:
     """Query of how many ids versions are missing, and whether the log's versions are dense."""
+    from reconcile.audit import latent_candidates
+
     known = latent_candidates.versions(latent_candidates.of_aggregates(records, topic.ignore_types))
     gapped = latent_candidates.gapped(known).count()
     return gapped, bool(latent_candidates.density(known).collect()[0][0])
