@@ -219,6 +219,15 @@ class Contract(Model):
                     found.append((path, "is the main topic: write `route: main`"))
                 elif route.topic in failure_topics:
                     found.append((path, "is a topic for failed events; corrections need one of their own"))
+                others = [each.name for each in self.consumers if each is not consumer and each.repair.route == route]
+                if consumer.repair.compensate and others:
+                    message = f"is the route of {', '.join(others)} too, which would add the differences as well"
+                    found.append((path, message))
+            if consumer.repair.compensate and self.topic.format == "debezium-json" and self.topic.event_id is None:
+                message = (
+                    "needs topic.event_id: corrections have no position in the source, by which a ledger knows events"
+                )
+                found.append(((*here, "repair", "compensate"), message))
         require_consistent(found)
         return self
 

@@ -150,7 +150,11 @@ def planned(
     )
     if not plan.corrections:
         return plan
-    problems = (*_uncommitted_readers(contract, consumer, facts.route), *(each.problem for each in drafts))
+    problems = (
+        *_uncommitted_readers(contract, consumer, facts.route),
+        *_others_that_add(plan.corrections, facts.route),
+        *(each.problem for each in drafts),
+    )
     restated, deleting = (
         [record for each in drafts if each.item.action is action for record in each.corrections]
         for action in (Action.RESTATE, Action.TOMBSTONE)
@@ -289,7 +293,7 @@ class _Drafting:
 
 def _uncommitted_readers(contract: Contract, consumer: Consumer, route: Route) -> list[str]:
     """Name the contract's groups that would apply corrections that are taken back, or may."""
-    readers = contract.consumers if route.main else (consumer,)
+    readers = [each for each in contract.consumers if route.main or each is consumer or each.group in route.readers]
     return [
         f"by the contract {each.group} reads uncommitted records: it would apply corrections that are taken back"
         if each.isolation
@@ -297,6 +301,16 @@ def _uncommitted_readers(contract: Contract, consumer: Consumer, route: Route) -
         " too: declare its `isolation`"
         for each in readers
         if each.isolation != "read_committed"
+    ]
+
+
+def _others_that_add(corrections: Sequence[Item], route: Route) -> list[str]:
+    """Name the other groups that would add the differences of sums to what they keep."""
+    if not route.readers or all(each.action is not Action.COMPENSATE for each in corrections):
+        return []
+    return [
+        f"{route.topic} is also read by {', '.join(route.readers)}, and each group adds the difference of a sum: give"
+        " the consumer a route of its own, or delete what the others have committed there"
     ]
 
 

@@ -499,3 +499,24 @@ def test_what_compensation_needs_is_said_at_once(tmp_path: Path) -> None:
     assert all(
         f"consumers[0].repair.compensate: needs {each}" in found for each in ("`route:", "failure.ledger", "a field")
     )
+
+
+ADDING = (
+    "    repair: {compensate: true, route: {topic: fix}}\n"
+    "    failure: {policy: block, ledger: {table: done, event_id: event}}\n"
+)
+
+
+def test_a_route_of_differences_is_nobody_elses(tmp_path: Path) -> None:
+    """Another consumer whose corrections go there reads it, and would add them too."""
+    first = SMALLEST.rstrip().replace("mail}", "mail, event: $.m, apply: add}") + "\n" + ADDING
+    second = first[first.index("  - name: login") :].replace("name: login", "name: search").replace(ADDING, "")
+    with pytest.raises(InvalidFileError, match=r"consumers\[0\].repair.route.topic: is the route of search too"):
+        contract(tmp_path, first + second + "    repair: {route: {topic: fix}}\n")
+
+
+def test_a_ledger_of_positions_in_the_source_does_not_know_a_difference(tmp_path: Path) -> None:
+    """Debezium's events are known by their position where nothing else names them, and corrections have none."""
+    text = SMALLEST.rstrip().replace("mail}", "mail, event: $.m, apply: add}") + "\n" + ADDING
+    with pytest.raises(InvalidFileError, match=r"consumers\[0\].repair.compensate: needs topic.event_id"):
+        contract(tmp_path, text.replace("name: user}", "name: user, format: debezium-json}"))

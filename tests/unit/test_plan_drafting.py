@@ -23,6 +23,7 @@ from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
 from reconcile.kafka.transactions import OpenTransaction
 from reconcile.repair import planning
+from reconcile.repair.compensation import Sums
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.planning import LinkFacts, Route, TopicFacts
@@ -250,6 +251,22 @@ def test_another_group_that_reads_uncommitted_records_is_refused_on_the_main_top
     of = of.model_copy(update={"consumers": (login, other)})
     reasons = planned(of, world(of, main=main)).refused
     assert refused == any("search-service reads uncommitted records" in each for each in reasons)
+
+
+@pytest.mark.parametrize(("readers", "refused"), [((), False), (("audit",), True)])
+def test_a_difference_is_not_written_where_another_group_would_add_it_too(
+    readers: tuple[str, ...], refused: bool
+) -> None:
+    """The contract says that one group reads the route, and the cluster that another one does as well."""
+    guard = {"guard": "newer", "version": "version"}
+    of = contract("user-balance", consumer=guard, repair={"route": {"topic": "fix"}, "compensate": True})
+    row = SourceRow(ID, 5, gone=False, values={"id": ID, "version": 5, "tariff": "basic"})
+    now = world(of, rows=(row,), main=False, logged=replace(SEEN, adding_type="Booked"))
+    now = replace(now, route=replace(now.route, readers=readers), sums={ID: Sums({"balance": "1"}, version=5)})
+    wrong = replace(finding(), link="user-balance/billing", fields=(FieldDifference("balance", "2", "1"),))
+    plan = planned(of, now, wrong)
+    assert ([Action.COMPENSATE], refused) == ([each.action for each in plan.items], bool(plan.refused))
+    assert all("audit, and each group adds the difference" in each for each in plan.refused)
 
 
 def test_a_value_that_does_not_fit_refuses_the_plan() -> None:
