@@ -259,6 +259,23 @@ def test_a_materialized_view_shows_what_was_there(lab: Lab, tmp_path: Path) -> N
         assert "public.kept_balance is a materialized view" in str(fence_of(lab, file).source.limits)
 
 
+def test_a_partition_of_a_table_that_a_subscription_fills_may_be_behind(lab: Lab, tmp_path: Path) -> None:
+    """A publication through the root names the root, and the rows are read from its partitions."""
+    file = tmp_path / "contract.yaml"
+    file.write_text(BALANCE.read_text("utf-8").replace("table: user_balance", "table: parted_balance"))
+    made = [
+        "create table parted_balance (like user_balance) partition by list (tariff)",
+        "create table parted_balance_rest partition of parted_balance default",
+        "grant select on parted_balance, parted_balance_rest to reconcile_reader",
+        "create subscription parted connection 'dbname=none' publication p with (connect = false, slot_name = none)",
+        "set allow_system_table_mods = on",
+        "insert into pg_subscription_rel select oid, 'parted_balance'::regclass, 'r', null from pg_subscription",
+    ]
+    undo = ["drop subscription if exists parted", "drop table parted_balance"]
+    with changed(lab, "user", *made, back=undo):
+        assert "public.parted_balance_rest is filled by a subscription" in str(fence_of(lab, file).source.limits)
+
+
 def test_outbox_rows_that_wait_are_counted(lab: Lab) -> None:
     """What the source committed and the relay has not published is noted, of this contract's topic alone."""
     with closing(database_of(lab.url("user"))) as database:

@@ -77,6 +77,10 @@ SCAN = {"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "rows"}
     (SCAN, [("public.rows", "m", False, False)], False, "public.rows is a materialized view"),
     (SCAN, [("public.rows", "r", False, True)], False, "public.rows is filled by a subscription"),
     ({"Node Type": "Function Scan", "Function Name": "dblink"}, [], False, "user-db reads another server by dblink"),
+    ({"Node Type": "Function Scan", "Schema": "public", "Function Name": "accounts"}, [], False,
+     "user-db is read by the function public.accounts"),
+    ({"Node Type": "Function Scan"}, [], False, "user-db is read by several functions at once"),
+    ({"Node Type": "Function Scan", "Schema": "pg_catalog", "Function Name": "unnest"}, [], False, None),
 ])  # fmt: skip
 def test_what_is_not_proven_to_be_the_primary_says_why(
     plan: dict[str, Any], kinds: list[tuple[str, str, bool, bool]], replica: bool, limit: str | None

@@ -15,7 +15,8 @@ from reconcile.gather.stores.session import Snapshot, StoreSession
 
 _KINDS = (
     "select n.nspname || '.' || c.relname, c.relkind, c.relrowsecurity,"
-    " exists (select from pg_subscription_rel s where s.srrelid = c.oid)"
+    " exists (select from pg_subscription_rel s where s.srrelid = c.oid"
+    " or s.srrelid in (select pg_partition_ancestors(c.oid)))"
     " from pg_class c join pg_namespace n on n.oid = c.relnamespace"
     " where (n.nspname, c.relname) in (select * from unnest(%s::text[], %s::text[])) order by 1"
 )
@@ -44,10 +45,10 @@ def of_postgres(session: StoreSession, source: Source, snapshot: Snapshot) -> So
     scans = list(_scans(_plan(session, source)))
     names = sorted({(each["Schema"], each["Relation Name"]) for each in scans if "Relation Name" in each})
     kinds = session.rows(_KINDS, ([schema for schema, _ in names], [name for _, name in names]))
-    linked = any(str(each.get("Function Name", "")).startswith("dblink") for each in scans)
+    functions = sorted({_function(each) for each in scans if _is_opaque(each)})
     limits = [
         *([f"{source.store} is a replica: it may be behind its primary"] if snapshot.replica else []),
-        *([f"{source.store} reads another server by dblink: nothing shows what that one is"] if linked else []),
+        *(f"{source.store} {each}" for each in functions),
         *(limit for name, kind, _, subscribed in kinds if (limit := _limit(name, kind, subscribed)) is not None),
     ]
     return SourceNature(not limits, tuple(limits), tuple(name for name, _, secured, _ in kinds if secured))
@@ -59,6 +60,20 @@ def _limit(name: str, kind: str, subscribed: bool) -> str | None:
     if kind == _MATERIALIZED:
         return f"{name} is a materialized view: it shows what was there when it was refreshed"
     return f"{name} is filled by a subscription: it may be behind its publisher" if subscribed else None
+
+
+def _is_opaque(scan: dict[str, Any]) -> bool:
+    """Decide whether a function gives the rows that a plan cannot look into: each one but the server's own."""
+    return scan.get("Node Type") == "Function Scan" and scan.get("Schema") != "pg_catalog"
+
+
+def _function(scan: dict[str, Any]) -> str:
+    name = scan.get("Function Name")
+    if name is None:
+        return "is read by several functions at once: nothing shows what they read"
+    if str(name).startswith("dblink"):
+        return "reads another server by dblink: nothing shows what that one is"
+    return f"is read by the function {scan.get('Schema')}.{name}: nothing shows what it reads"
 
 
 def _plan(session: StoreSession, source: Source) -> dict[str, Any]:
