@@ -12,6 +12,8 @@ from reconcile.domain.finding import Confidence, Difference, Finding, Status
 from reconcile.domain.key import is_keepable
 from reconcile.domain.outbox import WaitingEvents
 
+ARRIVED = "moved on: an event of it was published since the run read the log"
+
 
 class Action(StrEnum):
     """What is done about a finding."""
@@ -130,6 +132,11 @@ def published_since(cause: str, basis: int | None, logged: int | None) -> bool:
     return logged > basis or (logged == basis and cause == Cause.NEVER_PUBLISHED)
 
 
+def decided_by_arrival(cause: str, version: int | None) -> bool:
+    """Decide whether any event since the run read the log may say what a correction would say."""
+    return cause == Cause.NEVER_PUBLISHED or version is None
+
+
 def by_finding(finding: Finding, terms: Terms) -> Treatment:
     """Choose what would be done about a finding as far as it and the contract alone show."""
     base = _by_status(finding) or _by_cause(finding, terms)
@@ -231,8 +238,8 @@ def _against_overtaking(finding: Finding, facts: AggregateFacts) -> Treatment | 
     """Say that the source's own event is on its way or was published since, if it is: both would be applied then."""
     if facts.waiting is not None:
         return _waits(facts.waiting)
-    if facts.arrived and (finding.cause is Cause.NEVER_PUBLISHED or facts.version is None):
-        return _not_repaired("moved on: an event of it was published since the run read the log")
+    if facts.arrived and decided_by_arrival(finding.cause, facts.version):
+        return _not_repaired(ARRIVED)
     return None
 
 

@@ -22,7 +22,7 @@ from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.pipeline import record
 from reconcile.pipeline.approval import require_approved
-from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, results_of
+from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, Fence, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection
 from reconcile.pipeline.logs import about
@@ -187,6 +187,7 @@ class _Applying:
                 reader.waiting(ids),
                 reader.opened.fence.source.limits,
                 read_sums(job, consumer, reader, compensated),
+                {each.partition: each.log_end for each in job.run.read(Fence).topic.partitions},
             )
         return guarded(link.corrections, source, logged, writer), writer
 

@@ -11,7 +11,7 @@ from reconcile.domain.canonical import version_number
 from reconcile.domain.correction import RUN_ID, Correction, key_digest
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Item
-from reconcile.domain.plan_rules import Action, published_since
+from reconcile.domain.plan_rules import ARRIVED, Action, decided_by_arrival, published_since
 from reconcile.repair.compensation import Sums
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.json_values import MisfitError
@@ -43,6 +43,8 @@ class SourceNow:
     """Why it is not proven that an id is gone which it does not show."""
     sums: Mapping[str, Sums] = field(default_factory=dict)
     """What the copy's sums lack of its."""
+    log_ends: Mapping[int, int] = field(default_factory=dict)
+    """Where each partition of the main topic ended when the run read it."""
 
 
 def guarded(
@@ -62,7 +64,7 @@ def guarded(
         reason = (
             moved_on(item, of_id, source.waiting.get(item.aggregate_id))
             or _lives(item, source, of_log)
-            or _logged_since(item, of_log, writer)
+            or _logged_since(item, of_log, source, writer)
             or summed_since(item, source.sums)
         )
         if reason is None:
@@ -116,12 +118,17 @@ def summed_since(item: Item, now: Mapping[str, Sums]) -> str | None:
     return None if dict(sums.amounts) == dict(item.amounts) else "moved on: its sums lack something else by now"
 
 
-def _logged_since(item: Item, logged: LoggedAggregate | None, writer: CorrectionWriter) -> str | None:
+def _logged_since(
+    item: Item, logged: LoggedAggregate | None, source: SourceNow, writer: CorrectionWriter
+) -> str | None:
     """Say that the main topic is ahead of a correction that goes elsewhere: emission looks at its own topic only."""
     if logged is None or item.topic == writer.contract.topic.name:
         return None
-    ahead = published_since(item.cause, item.basis_version, logged.version)
-    return f"moved on: the log is at version {logged.version}" if ahead else None
+    if published_since(item.cause, item.basis_version, logged.version):
+        return f"moved on: the log is at version {logged.version}"
+    if decided_by_arrival(item.cause, item.basis_version) and logged.arrived_since(source.log_ends):
+        return ARRIVED
+    return None
 
 
 @dataclass(frozen=True)

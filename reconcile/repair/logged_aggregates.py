@@ -48,6 +48,10 @@ class LoggedAggregate:
     adding_type: str | None = None
     """The type of its newest event that carries an amount."""
 
+    def arrived_since(self, ends: Mapping[int, int]) -> bool:
+        """Decide whether the log has records of it behind these ends of its partitions; not if there are no ends."""
+        return bool(ends) and any(last >= ends.get(partition, 0) for partition, last in self.last.items())
+
 
 def logged_aggregates(
     records: DataFrame,

@@ -271,13 +271,8 @@ class _Drafting:
             unsettled=self._facts.sums.get(id_text, _NOT_READ).unsettled,
             unproven=self._facts.unproven,
             alive=logged.alive,
-            arrived=self._arrived(logged),
+            arrived=logged.arrived_since(self._facts.log_ends),
         )
-
-    def _arrived(self, logged: LoggedAggregate) -> bool:
-        """Decide whether the log has records of an aggregate that it did not have when the run read it."""
-        ends = self._facts.log_ends
-        return bool(ends) and any(last >= ends.get(partition, 0) for partition, last in logged.last.items())
 
     def _lagging(self, logged: LoggedAggregate, home: int) -> tuple[int, ...]:
         """Choose the other partitions where the group has not come to the aggregate's last record."""

@@ -168,6 +168,29 @@ def test_the_main_topic_is_looked_at_for_a_correction_that_goes_elsewhere(
     assert dropped == ("the log is at version" in str(found.dropped))
 
 
+@pytest.mark.parametrize(("version", "cause", "last", "dropped"), [
+    (None, "skipped", 39, False),
+    (None, "skipped", 40, True),
+    (5, "skipped", 40, False),
+    (5, "never_published", 40, True),
+])  # fmt: skip
+def test_without_versions_any_event_since_the_run_drops_a_correction_that_goes_elsewhere(
+    version: int | None, cause: str, last: int, dropped: bool
+) -> None:
+    """A copy that keeps one row for each event would have two."""
+    row = replace(ROW, version=version)
+    item = ITEM.model_copy(
+        update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1"), "topic": "fix", "cause": cause}
+        | {"basis_version": version, "basis": row.basis}
+    )
+    logged = {"u-1": LoggedAggregate({0: last}, b"u-1")}
+    form = TopicForm(Codec("json"), usual_type="Renamed")
+    topic = TOPIC.model_copy(update={"value": {"email": "mail"}, "version": None})
+    writing = replace(writer(), contract=writer().contract.model_copy(update={"topic": topic}), form=form)
+    found = guarded([item], SourceNow({"u-1": [row]}, log_ends={0: 40}), logged, writing)
+    assert dropped == ("was published since the run read the log" in str(found.dropped))
+
+
 def test_a_type_that_says_nothing_of_the_state_is_not_newer() -> None:
     """Ignored types do not overtake a correction."""
     assert not is_newer({"version": 9}, type="Viewed")
