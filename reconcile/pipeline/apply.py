@@ -137,7 +137,8 @@ class _Applying:
         job = self.job
         may, writer = self._guarded(link)
         newer = NewerThanBasis(job.contract.topic, writer.form.codec, job.run.id)
-        task = EmissionTask(link.link, job.run.id, link.topic, cluster_connection(job).resolve(), link.since)
+        cluster, key_type = cluster_connection(job).resolve(), job.contract.topic.key.type
+        task = EmissionTask(link.link, job.run.id, link.topic, cluster, link.since, key_type)
         still = partial(self._still, link)
         outcome = emit(may.corrections, task, control=self.control, held=held, newer=newer, still=still)
         _LOG.debug(f"{link.link}: {len(outcome.emitted):,} records emitted, {len(outcome.already):,} were there")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from reconcile.control.corrections import CorrectionState, Dropped, Emitted, Intent
 from reconcile.control.leases import HeldLease
 from reconcile.control.store import ControlStore
+from reconcile.domain import key as keys
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.kafka.client import ClusterClient
@@ -51,6 +52,8 @@ class EmissionTask:
     """The options of librdkafka that lead to the topic."""
     since: Mapping[int, int] = field(default_factory=dict)
     """Where to look for what only an earlier attempt was given, by partition; without it, in all of the log."""
+    key_type: str = keys.KeyType.STRING
+    """How ids become keys."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def emit(
             # What an earlier attempt left open ends here, so that the tail then shows all that it committed.
             closing(Transactions(client, f"reconcile-{task.link}", task.topic)) as transactions,
         ):
-            watch = Watch(emission.pending.values(), task.run_id, newer, (id_ for id_, _ in emission.strays))
+            others = (id_ for id_, _ in emission.strays)
+            watch = Watch(emission.pending.values(), task.run_id, newer, others, task.key_type)
             with closing(Tail(client, task.topic, starts, watch.see)) as tail:
                 tail.read_to(tail.ends)
                 emission.settle(watch.own_offsets, committed(client, task.topic, watch.own_offsets))
@@ -150,15 +154,21 @@ class Watch:
     """What has been seen so far of a run's corrections, in records that come in the order of their partitions."""
 
     def __init__(
-        self, corrections: Iterable[Correction], run_id: str, newer: Newer, others: Iterable[str] = ()
+        self,
+        corrections: Iterable[Correction],
+        run_id: str,
+        newer: Newer,
+        others: Iterable[str] = (),
+        key_type: str = keys.KeyType.STRING,
     ) -> None:
         """Watch corrections; of the ids of others, only look where their records are."""
+        self._key_type = key_type
         self._run_id = run_id.encode()
         self._newer = newer
         self._others = frozenset(others)
-        self._watched: dict[tuple[int, bytes | None], list[Correction]] = {}
+        self._watched: dict[tuple[int, str | bytes | None], list[Correction]] = {}
         for each in corrections:
-            self._watched.setdefault((each.partition, each.key), []).append(each)
+            self._watched.setdefault((each.partition, self._named(each.key)), []).append(each)
         self.overtaken: dict[str, tuple[int, int]] = {}
         """Partition and offset of the first newer record, by the correction's id."""
         self.own_offsets: dict[Place, list[int]] = {}
@@ -169,7 +179,7 @@ class Watch:
         partition, offset = record.partition(), record.offset()
         assert partition is not None
         assert offset is not None
-        watched = self._watched.get((partition, record.key()))
+        watched = self._watched.get((partition, self._named(record.key())))
         if watched is None and not self._others:
             return
         own = self._own(record)
@@ -178,6 +188,11 @@ class Watch:
         for each in watched or ():
             if each.id != own and each.id not in self.overtaken and offset >= each.since and self._newer(record, each):
                 self.overtaken[each.id] = (partition, offset)
+
+    def _named(self, key: str | bytes | None) -> str | bytes | None:
+        """Read the id that a key is of, however it is spelled; the key itself where it cannot be read."""
+        id_text = None if key is None else keys.decode(_bytes(key), self._key_type)
+        return key if id_text is None else id_text
 
     def _own(self, record: Message) -> str | None:
         headers = dict(record.headers() or ())

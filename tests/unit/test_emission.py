@@ -83,6 +83,14 @@ def test_the_first_newer_record_overtakes() -> None:
     assert {"c1": (0, 12)} == watch(Record(11, 3), Record(12, 4), Record(13, 5)).overtaken
 
 
+def test_a_newer_record_overtakes_however_its_key_is_spelled() -> None:
+    """One producer escapes what another one writes as it is: both keys are of the same aggregate."""
+    seen = Watch([correction(key='"é"'.encode())], RUN, newer, key_type="json")
+    seen.see(Record(12, 4, of_key=b' "\\u00e9"'))  # type: ignore[arg-type]
+    seen.see(Record(13, 5, of_key=b'"e"'))  # type: ignore[arg-type]
+    assert {"c1": (0, 12)} == seen.overtaken
+
+
 def test_what_stands_before_the_fence_overtakes_nothing() -> None:
     """The correction was made in its knowledge."""
     assert {} == watch(Record(9, 4)).overtaken
