@@ -243,7 +243,7 @@ class ClusterClient:
         return found
 
     def longest_transaction(self) -> timedelta | None:
-        """Query how long the brokers let a transaction last at most; None where the account may not see that."""
+        """Query how long the brokers let a transaction last at most; None where that cannot be seen."""
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         cluster = self._answer(self._admin.describe_cluster(request_timeout=_TIMEOUT), "its brokers")
@@ -254,7 +254,9 @@ class ClusterClient:
                 entries = self._answer(answer, f"the settings of the broker {each.name}")
             except (ClusterRefusedError, ClusterUnreachableError):
                 return None
-            found.append(timedelta(milliseconds=int(str(entries[_LONGEST_TRANSACTION].value))))
+            if (entry := entries.get(_LONGEST_TRANSACTION)) is None or entry.value is None:
+                return None  # other makers' brokers do not have all of Kafka's settings
+            found.append(timedelta(milliseconds=int(entry.value)))
         return max(found, default=None)
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from reconcile.contract.model import Topic
 from reconcile.gather.log import undecided
 from reconcile.gather.log.undecided import undecided_records
+from reconcile.kafka.client import ClusterClient
 from reconcile.kafka.transactions import OpenTransaction, how_to_end, open_transactions
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -141,3 +144,28 @@ def test_stretches_that_are_too_long_are_not_read(monkeypatch: pytest.MonkeyPatc
     )
     assert [{1: (10, 16), 2: (10, 14)}] == asked
     assert frozenset({0}) == seen.unread
+
+
+class OtherBrokers:
+    """The brokers of another maker, which do not have all of Kafka's settings."""
+
+    def describe_cluster(self, **_: Any) -> Future[Any]:
+        return answered(SimpleNamespace(nodes=[SimpleNamespace(id=1)]))
+
+    def describe_configs(self, wanted: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {each: answered({"log.retention.ms": SimpleNamespace(value="1")}) for each in wanted}
+
+
+def answered(answer: object) -> Future[Any]:
+    """Give an answer that has come."""
+    future: Future[Any] = Future()
+    future.set_result(answer)
+    return future
+
+
+def test_brokers_that_do_not_say_how_long_a_transaction_may_last_end_no_run() -> None:
+    """Then Kafka's default holds."""
+    cluster = ClusterClient.__new__(ClusterClient)
+    cluster.name, cluster.config, cluster._heard = "other", {}, []
+    cluster._admin = cast("Any", OtherBrokers())
+    assert cluster.longest_transaction() is None
