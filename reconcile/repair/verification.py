@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reconcile.control.corrections import CorrectionOutcome, CorrectionState, VerifiedState
 from reconcile.domain.case import FieldRule, Row
-from reconcile.domain.comparison import equal
+from reconcile.domain.comparison import equivalent
 from reconcile.domain.plan import Item
 from reconcile.domain.plan_rules import Action
 
@@ -93,5 +93,5 @@ def _why(copy: Row | None, differing: Sequence[str], basis: int | None, guard: s
 
 def _differing(rules: Sequence[FieldRule], source: Row, copy: Row) -> tuple[str, ...]:
     return tuple(
-        rule.name for rule in rules if not equal(rule, source.fields.get(rule.name), copy.fields.get(rule.name))
+        rule.name for rule in rules if not equivalent(rule, source.fields.get(rule.name), copy.fields.get(rule.name))
     )

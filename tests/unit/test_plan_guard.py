@@ -13,6 +13,7 @@ import yaml
 
 from reconcile.contract.model import Contract, Topic
 from reconcile.control.corrections import CorrectionOutcome, CorrectionRecord, CorrectionState
+from reconcile.domain.canonical import Kind
 from reconcile.domain.case import FieldRule, Row
 from reconcile.domain.correction import Correction, key_digest
 from reconcile.domain.outbox import WaitingEvents
@@ -222,6 +223,12 @@ def outcome(item: Item, source: Row | None, copy: Row | None, guard: str = "none
 def test_a_copy_that_agrees_has_converged() -> None:
     """The fields that a correction brings are equal."""
     assert (CorrectionState.CONVERGED, "") == outcome(ITEM, Row(NEW, 5), Row(NEW, 5))
+
+
+def test_a_copy_in_which_a_reader_sees_no_difference_has_converged() -> None:
+    """The audit tolerates a space behind a text, too."""
+    compared = Compared((FieldRule("email", Kind.TEXT),), frozenset({"email"}), "none")
+    assert CorrectionState.CONVERGED is outcome_of(ITEM, Row(NEW, 5), Row({"email": "new "}, 5), compared).outcome
 
 
 def test_a_copy_that_has_the_row_twice_has_not_converged() -> None:
