@@ -166,20 +166,13 @@ class _Applying:
         return {id_: why for id_, why in found.items() if why is not None}
 
     def _guarded(self, link: LinkPlan) -> tuple[Guarded, CorrectionWriter]:
-        """Read log and source again, and write the records of what has not moved on."""
+        """Read source and log again, and write the records of what has not moved on."""
         job, contract = self.job, self.job.contract
         ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
         with cluster_client(job) as cluster:
             route = cluster.topic(link.topic)
             if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
                 raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
-            log = LogView.read(job, cluster)
-        aggregates = log.aggregates(ids)
-        writer = CorrectionWriter(contract, log.form, job.run.id, link.since)
-        logged: dict[str, LoggedAggregate] = {}
-        for id_ in ids:
-            with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
-                logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
         consumer = contract.consumer(link.consumer)
         compensated = [each.aggregate_id or "" for each in link.corrections if each.action is Action.COMPENSATE]
         with open_link(job, consumer) as reader:
@@ -190,6 +183,15 @@ class _Applying:
                 read_sums(job, consumer, reader, compensated),
                 {each.partition: each.log_end for each in job.run.read(Fence).topic.partitions},
             )
+        # After the outbox: an event that waits there no more is in the log.
+        with cluster_client(job) as cluster:
+            log = LogView.read(job, cluster)
+        aggregates = log.aggregates(ids)
+        writer = CorrectionWriter(contract, log.form, job.run.id, link.since)
+        logged: dict[str, LoggedAggregate] = {}
+        for id_ in ids:
+            with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
+                logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
         return guarded(link.corrections, source, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -20,6 +22,7 @@ from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Item, LinkPlan
 from reconcile.domain.plan_rules import Action
 from reconcile.files import committed
+from reconcile.pipeline import apply
 from reconcile.pipeline.apply import awaited, became
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.guard import NewerThanBasis, SourceNow, guarded, moved_on
@@ -190,6 +193,37 @@ def test_without_versions_any_event_since_the_run_drops_a_correction_that_goes_e
     writing = replace(writer(), contract=writer().contract.model_copy(update={"topic": topic}), form=form)
     found = guarded([item], SourceNow({"u-1": [row]}, log_ends={0: 40}), logged, writing)
     assert dropped == ("was published since the run read the log" in str(found.dropped))
+
+
+def test_an_event_that_is_published_while_the_source_is_read_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits in the outbox no more, so the log has to be read after that."""
+    published: list[str] = []
+
+    def log(*_: object) -> SimpleNamespace:
+        seen = {"u-1": LoggedAggregate(key=b"u-1", version=5 if published else 4)}
+        return SimpleNamespace(form=TopicForm(Codec("json"), usual_type="Renamed"), aggregates=lambda _ids: seen)
+
+    def waiting(_ids: object) -> dict[str, WaitingEvents]:
+        published.append("u-1")
+        return {}
+
+    id_ = str(UUID(int=1))
+    item = ITEM.model_copy(update={"correction_id": id_, "key": key_digest(b"u-1"), "cause": "never_published"})
+    link = LinkPlan(
+        link=ITEM.link, consumer="login", group="g", topic="fix", topic_id="id", partitions=1, partitioner=(),
+        since={0: 0}, readers=(), approval=False, items=(item.model_copy(update={"topic": "fix"}),),
+    )  # fmt: skip
+    fence = SimpleNamespace(source=SimpleNamespace(limits=()), topic=SimpleNamespace(partitions=()))
+    reader = SimpleNamespace(waiting=waiting, opened=SimpleNamespace(fence=fence))
+    cluster = SimpleNamespace(topic=lambda _name: SimpleNamespace(id="id", partitions=(0,)))
+    monkeypatch.setattr(apply, "cluster_client", lambda _job: nullcontext(cluster))
+    monkeypatch.setattr(apply, "open_link", lambda *_: nullcontext(reader))
+    monkeypatch.setattr(apply, "read_sums", lambda *_: {})
+    monkeypatch.setattr(apply, "SourceValues", lambda _: SimpleNamespace(of=lambda _ids: {"u-1": [ROW]}))
+    monkeypatch.setattr("reconcile.pipeline.apply.LogView.read", log)
+    job = SimpleNamespace(contract=writer().contract, run=SimpleNamespace(id="run-1", read=lambda _: fence))
+    found, _ = apply._Applying(cast("Any", job), *cast("Any", (None, None, None)))._guarded(link)
+    assert "moved on: the log is at version 5" == found.dropped.get(id_)
 
 
 def test_a_type_that_says_nothing_of_the_state_is_not_newer() -> None:
