@@ -22,10 +22,11 @@ import yaml
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from reconcile.contract.model import load_contract
+from reconcile.contract.model import Outbox, load_contract
 from reconcile.errors import ReconcileError
 from reconcile.files import committed
 from reconcile.gather import topology_facts
+from reconcile.gather.evidence import outbox
 from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.fence.nature import SourceNature
 from reconcile.gather.fence.opening import OpenFence, open_fence
@@ -37,6 +38,7 @@ from reconcile.gather.stores.errors import (
     StoreRefusedError,
     StoreUnreachableError,
 )
+from reconcile.gather.stores.postgres_store import OpenPostgres, PostgresStore
 from reconcile.gather.stores.session import open_session
 from reconcile.kafka.client import ClusterClient, GroupState
 from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
@@ -274,6 +276,24 @@ def test_a_partition_of_a_table_that_a_subscription_fills_may_be_behind(lab: Lab
     undo = ["drop subscription if exists parted", "drop table parted_balance"]
     with changed(lab, "user", *made, back=undo):
         assert "public.parted_balance_rest is filled by a subscription" in str(fence_of(lab, file).source.limits)
+
+
+def test_an_outbox_row_of_a_time_that_no_clock_shows_waits_all_the_same(lab: Lab) -> None:
+    """One odd row must not end the reading of all."""
+    made = [
+        "create table odd_outbox (id text, at timestamptz)",
+        "insert into odd_outbox values ('a', '0044-03-15 BC'), ('b', '20000-01-01'), ('b', '2026-01-01')",
+        "grant select on odd_outbox to reconcile_reader",
+    ]
+    with changed(lab, "user", *made, back=["drop table odd_outbox"]), opened(lab, ACCOUNT, 0) as found:
+        assert found.source is not None
+        assert found.source.snapshot is not None
+        url = parse(lab.url("user", "reconcile_reader"))
+        store = OpenPostgres(PostgresStore("user-db", url, found.source.snapshot.id), found.source)
+        waiting = outbox.waiting(store, Outbox(table="odd_outbox", id="id", published="false", at="at"), ["a", "b"])
+    assert {"a": (1, None), "b": (2, "2026")} == {
+        id_text: (each.count, each.since and str(each.since.year)) for id_text, each in waiting.items()
+    }
 
 
 def test_outbox_rows_that_wait_are_counted(lab: Lab) -> None:

@@ -11,6 +11,7 @@ from psycopg2 import sql
 from reconcile.contract.model import Outbox
 from reconcile.domain.canonical import agreed_layout
 from reconcile.domain.outbox import WaitingEvents
+from reconcile.gather.evidence.times import shown_by_clocks, shown_by_clocks_in_sql
 from reconcile.gather.stores import row_columns, spark_store
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
@@ -52,7 +53,7 @@ def pending_by_spark(spark: SparkSession, store: SparkStore, outbox: Outbox) -> 
     frame, columns = store.frame(spark, side), spark_store.columns(side)
     types = canonical_columns.types(frame, columns)
     rows = canonical_columns.rows(frame, columns, agreed_layout(types, types))
-    since = f.min(f.col(row_columns.VERSION).try_cast("timestamp"))
+    since = f.min(shown_by_clocks(f.col(row_columns.VERSION).try_cast("timestamp")))
     return rows.groupBy(f.col(row_columns.ID).alias("id")).agg(
         f.count(f.lit(1)).cast("int").alias("pending"), since.alias("pending_since")
     )
@@ -76,13 +77,13 @@ def waiting_by_spark(
 
 
 def _pending(outbox: Outbox, where: sql.Composable) -> sql.Composed:
-    since = sql.SQL("{}::timestamptz").format(sql.Identifier(outbox.at) if outbox.at else sql.NULL)
+    at = sql.SQL("{}::timestamptz").format(sql.Identifier(outbox.at) if outbox.at else sql.NULL)
     return sql.SQL(
         "select {}::text as id, count(*)::int as pending, min({}) as pending_since from {}"
         " where {} is not true and {} group by 1"
     ).format(
         sql.Identifier(outbox.id),
-        since,
+        shown_by_clocks_in_sql(at),
         sql.Identifier(*outbox.table.split(".")),
         require_whole(outbox.published),
         where,
