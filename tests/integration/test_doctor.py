@@ -105,7 +105,7 @@ def test_it_is_readable_on_a_small_terminal(spark: SparkSession, lab: Lab, tmp_p
     lines = result.stdout.splitlines()
     assert [] == [line for line in lines if len(line) > 80 or line != line.rstrip()]
     assert [2, 2, 2] == [sum(line.startswith(f"  {label} ") for line in lines) for label in ("found", "why", "do")]
-    assert "16 checks: 0 faults, 2 warnings" == lines[-1]
+    assert "17 checks: 0 faults, 2 warnings" == lines[-1]
 
 
 def test_what_the_cluster_does_not_have_is_told(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
