@@ -106,7 +106,7 @@ class AggregateLog:
             return True  # its one event is there
         first = self.truth[0].version if self.truth else None
         if self.link.dense_versions and first is not None and not self.case.events_cut:
-            return first <= 1
+            return first <= 1 or (bool(self.broken) and self.reaches_back)
         return self.reaches_back
 
     @cached_property
@@ -126,11 +126,14 @@ class AggregateLog:
         if not self.link.dense_versions or self.link.compacted:
             return []
         present = {event.version for event in self.case.events}
+        # A deletion that carries no version may have taken one.
+        untold = sum(event.deletes and event.version is None for event in self.events)
         found = []
         for former, later in pairwise(events):
             if former.version is None or later.version is None or self.is_before_gap(former):
                 continue
-            if any(version not in present for version in range(former.version + 1, later.version)):
+            missing = sum(version not in present for version in range(former.version + 1, later.version))
+            if missing > untold:
                 found.append((former, later))
         return found
 

@@ -7,9 +7,12 @@ consumer did with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from itertools import chain, islice, product
 
+from reconcile.domain import comparison
 from reconcile.domain.aggregate_log import since_deletion
 from reconcile.domain.case import Case, Event, FieldRule, Row
 from reconcile.domain.cause import Cause
@@ -36,10 +39,13 @@ from reconcile.domain.folding import UNKNOWN, Fit, Folding
 from reconcile.domain.grounds import PARKED, Attribution, Ground
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.latent import latent
+from reconcile.domain.other_faults import other_faults
 from reconcile.domain.parking import came_back
 
 _TRIED = 64
 """In how many ways several partitions are taken to be ahead of each other."""
+_MOST_SUMMED = 12
+"""Of how many events the amounts are tried."""
 _NEAR = 8
 """By how many events source and copy are taken to be apart where sums have no versions."""
 
@@ -63,7 +69,40 @@ def decide(inquiry: Inquiry) -> Attribution | None:
     if inquiry.case.undecided is not None:
         undecided = inquiry.case.undecided
         return Attribution(Ground.UNDECIDED, undecided.at, (undecided_note(inquiry.case, undecided),))
-    return _unless_unread(inquiry, _fault_of_log(inquiry)) or _in_flight(inquiry) or _fault_of_consumer(inquiry)
+    fault = _unless_unread(inquiry, _fault_of_log(inquiry))
+    if fault is not None:
+        fault = replace(fault, exact=_is_faithful(inquiry) or _is_proved(inquiry, fault))
+    decided = _of_way(inquiry, fault)
+    return replace(decided, beside=(*decided.beside, *other_faults(inquiry, decided, fault)))
+
+
+def _is_faithful(inquiry: Inquiry) -> bool:
+    """Whether the copy is, in all fields, what the log makes of it."""
+    states = inquiry.plain.states(inquiry.log.order)[len(inquiry.log.due) :]
+    return any(inquiry.plain.fit(state, inquiry.copy) for state in states)
+
+
+def _is_proved(inquiry: Inquiry, fault: Attribution) -> bool:
+    """Whether the copy says in a field that differs, word by word, what the log last said of it."""
+    copy, later = inquiry.copy, _told_later(inquiry, fault)
+    if copy is None or (inquiry.folding.whole and inquiry.position is not None):
+        return False
+    states = inquiry.plain.states(inquiry.log.order)[len(inquiry.log.due) :]
+    names = [rule for rule in inquiry.concerned if not rule.add and rule.name not in later]
+    said = [rule for rule in names if copy.get(rule.name) is not None]
+    return any(inquiry.plain.fit(state, copy, (rule,)) is Fit.EXACT for state in states for rule in said)
+
+
+def _of_way(inquiry: Inquiry, fault: Attribution | None) -> Attribution:
+    """Follow the way of a change: source, log, consumer."""
+    if fault is not None and _is_followed(inquiry, fault):
+        return fault
+    found = _in_flight(inquiry) or _fault_of_consumer(inquiry)
+    if fault is None:
+        return found
+    if fault.ground is Ground.VERSION_GAP and found.ground.cause is Cause.FOREIGN_WRITE:
+        return replace(fault, ground=Ground.PERHAPS_GAP)  # nothing tells whether the sum would have kept what it added
+    return fault if found.ground.cause is Cause.UNDETERMINED else found
 
 
 def _finding(inquiry: Inquiry, decided: Attribution) -> Finding:
@@ -79,13 +118,13 @@ def _finding(inquiry: Inquiry, decided: Attribution) -> Finding:
         aggregate_id=case.id,
         difference=inquiry.difference,
         cause=ground.cause,
-        confidence=ground.confidence,
+        confidence=decided.confidence,
         hop=ground.hop,
         status=status,
         fields=inquiry.fields,
         source_version=None if case.source is None else case.source.version,
         consumer_version=None if case.copy is None else case.copy.version,
-        alternatives=ground.alternatives,
+        alternatives=decided.alternatives,
         since=decided.since,
         equivalent=inquiry.equivalent,
         evidence=arrange((*decided.notes, *waiting, *cut_notes(case))),
@@ -100,6 +139,39 @@ def _waiting_notes(inquiry: Inquiry, notes: Sequence[Evidence]) -> list[Evidence
     return [waiting_note(each) for kind, each in newest.items() if kind not in known]
 
 
+def _is_followed(inquiry: Inquiry, fault: Attribution) -> bool:
+    """Whether the copy is, in something that differs, what the log makes of it: only then is the log to blame.
+
+    If the copy is in all that differs other than the log would have made it, the consumer, or somebody else, made this
+    difference, whatever else the log lacks.
+    """
+    log, copy = inquiry.log, inquiry.copy
+    if not log.events:
+        return True
+    first = min((place for place, event in enumerate(log.due) if event.bad_fields), default=len(log.due))
+    if inquiry.folding.whole and inquiry.position is not None:
+        return inquiry.position >= first
+    rules = [rule for rule in inquiry.concerned if rule.add or rule.name not in _told_later(inquiry, fault)]
+    if fault.ground is not Ground.LOG_NEWER:
+        brought = inquiry.plain.final(log.known_to(inquiry.case.source))
+        rules = [rule for rule in rules if inquiry.plain.fit(brought, inquiry.source, (rule,)) is not Fit.EXACT]
+    for state in inquiry.plain.states(log.order)[first:]:
+        if copy is None or state is None or inquiry.case.source is None or not inquiry.concerned:
+            if inquiry.folding.fit(state, copy, () if copy is None else None):
+                return True
+        elif any(inquiry.folding.fit(state, copy, (rule,)) for rule in rules):
+            return True
+    return False
+
+
+def _told_later(inquiry: Inquiry, fault: Attribution) -> set[str]:
+    """Choose the fields of which events told that came after the source was read: the copy has these from them."""
+    if fault.ground is Ground.LOG_NEWER or not inquiry.link.changes or not inquiry.link.versioned:
+        return set()
+    known = {event.place for event in inquiry.log.known_to(inquiry.case.source)}
+    return {name for event in inquiry.log.events if event.place not in known for name in event.fields}
+
+
 # From the source into the log: whether the log brings what the source says, and if not, why.
 
 
@@ -112,14 +184,20 @@ def _fault_of_log(inquiry: Inquiry) -> Attribution | None:
     if fault is None:
         # A sum that is folded from the source backwards cannot show that a record is missing from it.
         backwards = inquiry.link.changes and not log.complete and not inquiry.source_moved
-        return _unreadable(inquiry, due=True) if backwards else None
+        unreadable = _unreadable(inquiry, due=True) if backwards else None
+        return None if unreadable is None else replace(unreadable, ground=Ground.PERHAPS_UNREADABLE)
     if fault.ground in (Ground.LOG_NEWER, Ground.DELETED_IN_LOG):
         return fault
     if fault.ground in _ABSENT and log.truth and log.is_before_gap(log.truth[-1]):
         # What we know of the newest event was kept from before: records behind it are gone.
         notes = retention_notes(inquiry.case, [log.truth[-1].partition])
         return Attribution(Ground.NEWEST_GONE, notes=(*fault.notes, *notes))
-    return _unreadable(inquiry) or fault
+    if fault.ground is Ground.SAME_VERSION and not any(event.bad_fields for event in log.events):
+        return fault  # shown by a record that can be read
+    unreadable = _unreadable(inquiry)
+    if unreadable is not None and inquiry.link.changes and not inquiry.link.versioned:
+        return replace(unreadable, ground=Ground.PERHAPS_UNREADABLE)  # nothing tells at which event the source is
+    return unreadable or fault
 
 
 _ABSENT = (Ground.VERSION_ABSENT, Ground.STATE_ABSENT, Ground.DELETION_ABSENT, Ground.RETURN_ABSENT)
@@ -160,7 +238,7 @@ def _still_parked(inquiry: Inquiry, source: Row, gone: tuple[Evidence, ...]) -> 
     for each in reversed(inquiry.unresolved.strangers):
         if each.version is not None and each.version == source.version:
             note = waiting_note(each, ", with the source's version")
-            return Attribution(PARKED[each.kind][0], each.at, (note, *gone))
+            return Attribution(PARKED[each.kind][1], each.at, (note, *gone))
     return None
 
 
@@ -222,7 +300,7 @@ def _by_version(inquiry: Inquiry, source: Row, version: int, newest: int) -> Att
         return None
     newer = (event for event in log.life if event.version is not None and event.version > version)
     settled = [event for event in newer if log.is_settled(event)]
-    if settled:
+    if any(inquiry.tells(event) for event in settled):
         notes = event_notes(inquiry.case, settled, f"newer than the source, which is at version {version}")
         return Attribution(Ground.LOG_NEWER, settled[0].at, tuple(notes))
     if (other := _says_otherwise(inquiry, version)) is not None:
@@ -236,8 +314,9 @@ def _says_otherwise(inquiry: Inquiry, version: int) -> Attribution | None:
     if same is None or not inquiry.fields:
         return None
     names = [rule.name for rule in inquiry.concerned if not rule.add and not _says(inquiry, same, rule)]
-    if not names:
-        return None
+    said = (rule for rule in inquiry.concerned if rule.name in names)
+    if not any(inquiry.folding.fit(same.fields, inquiry.copy, (rule,)) for rule in said):
+        return None  # the copy is not what it says
     note = event_note(inquiry.case, same, f"the source's version, and says something else: {', '.join(names)}")
     return Attribution(Ground.SAME_VERSION, same.at, (note,))
 
@@ -254,6 +333,8 @@ def _by_fold(inquiry: Inquiry, source: Row) -> Attribution | None:
         # Versions before the first one: either the topic is younger than the aggregate, or they were lost.
         if not late or log.complete or not _follows_what_is_there(inquiry):
             return None
+        if inquiry.brings(inquiry.from_nothing.final(known), inquiry.source):
+            return None  # they told of nothing that differs
         note = event_note(case, first, "the first event; the versions before it are not in the log")
         return Attribution(Ground.VERSION_GAP, first.at, (note,))
     if gaps := log.missing_versions(since_deletion(known)):
@@ -295,7 +376,8 @@ def _unreadable(inquiry: Inquiry, due: bool = False) -> Attribution | None:
     """The record that should carry what the log lacks, if it cannot be read; with `due` only one that was due."""
     log, case = inquiry.log, inquiry.case
     for event in reversed(log.broken):
-        if (inquiry.link.changes or not _is_overtaken(inquiry, event)) and (not due or log.is_due(event)):
+        overtaken = _is_told_anew(inquiry, event) if inquiry.link.changes else _is_overtaken(inquiry, event)
+        if not overtaken and (not due or log.is_due(event)):
             note = event_note(case, event, f"cannot be read: {event.problem}")
             return Attribution(Ground.UNREADABLE, event.at, (note,))
     return _unreadable_field(inquiry, due)
@@ -310,6 +392,17 @@ def _unreadable_field(inquiry: Inquiry, due: bool) -> Attribution | None:
             note = event_note(inquiry.case, event, f"cannot be read in {', '.join(bad)}")
             return Attribution(Ground.UNREADABLE_FIELD, event.at, (note,))
     return None
+
+
+def _is_told_anew(inquiry: Inquiry, broken: Event) -> bool:
+    """Whether later events delete the row, or set all that differs, of which a broken one could have told."""
+    behind = (e for e in inquiry.log.events if e.partition == broken.partition and e.offset > broken.offset)
+    later = [event for event in behind if event.problem is None]
+    if any(event.deletes for event in later):
+        return True
+    anew = {name for event in later for name in event.fields.keys() - set(event.bad_fields)}
+    rules = inquiry.concerned if inquiry.case.copy is not None else ()
+    return bool(rules) and all(not rule.add and rule.name in anew for rule in rules)
 
 
 def _is_overtaken(inquiry: Inquiry, broken: Event) -> bool:
@@ -364,7 +457,9 @@ def _in_flight(inquiry: Inquiry) -> Attribution | None:
         for folding, events in chain(_partitions_apart(inquiry), _between_readings(inquiry)):
             if folding.fit(folding.final(events), inquiry.copy):
                 since = log.pending[0].at if log.pending else None
-                return Attribution(Ground.PENDING, since, _pending_notes(case, log.pending))
+                return Attribution(Ground.PENDING, since, _pending_notes(case, log.pending), exact=True)
+    if len(log.truth) < len(log.events) and (ahead := _ahead_without_repeats(inquiry)):
+        return ahead
     if log.pending and not log.complete and (not log.due or inquiry.link.compacted):
         return Attribution(Ground.PENDING_ALL, log.pending[0].at, _pending_notes(case, log.pending))
     if inquiry.source_moved and inquiry.link.changes and not log.complete and not inquiry.link.versioned:
@@ -382,12 +477,12 @@ def _at_event(inquiry: Inquiry, number: int) -> Attribution | None:
     at, later = log.order[number - 1] if number else None, log.order[number:]
     if at is not None and not log.is_settled(at):
         note = event_note(case, at, "the copy is at this event, which came after the source was read")
-        return Attribution(Ground.AHEAD, at.at, (note,))
+        return Attribution(Ground.AHEAD, at.at, (note,), exact=True)
     here = () if at is None else (event_note(case, at, "the copy is at this event"),)
     if later:
         ground = Ground.PENDING_ALL if inquiry.states[number] is UNKNOWN else Ground.PENDING
-        return Attribution(ground, later[0].at, (*here, *_pending_notes(case, later)))
-    return Attribution(Ground.ON_ITS_WAY, notes=here) if inquiry.source_moved else None
+        return Attribution(ground, later[0].at, (*here, *_pending_notes(case, later)), exact=True)
+    return Attribution(Ground.ON_ITS_WAY, notes=here, exact=True) if inquiry.source_moved else None
 
 
 def _heals(inquiry: Inquiry) -> bool:
@@ -408,6 +503,27 @@ def _partitions_apart(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]
         for lengths in islice(product(*(range(len(events) + 1) for events in by_partition.values())), _TRIED):
             taken = {e.place for events, n in zip(by_partition.values(), lengths, strict=True) for e in events[:n]}
             yield inquiry.folding, [*log.due, *(e for e in log.pending if e.place in taken)]
+
+
+def _ahead_without_repeats(inquiry: Inquiry) -> Attribution | None:
+    """The copy is ahead of the source, at the events of the log, each applied once although some stand there twice."""
+    log = inquiry.log
+    due = [event for event in log.truth if all(log.is_due(each) for each in log.twins(event))]
+    later = [event for event in log.truth if event not in due]
+    for number in range(len(later), -1, -1):
+        events = [*due, *later[:number]]
+        if not inquiry.folding.fit(inquiry.folding.final(events), inquiry.copy):
+            continue
+        if events and not log.is_settled(events[-1]):
+            note = event_note(
+                inquiry.case, events[-1], "the copy is at this event, which came after the source was read"
+            )
+            return Attribution(Ground.AHEAD, events[-1].at, (note,), exact=True)
+        if number < len(later):
+            return Attribution(
+                Ground.PENDING, later[number].at, _pending_notes(inquiry.case, later[number:]), exact=True
+            )
+    return None
 
 
 def _between_readings(inquiry: Inquiry) -> Iterator[tuple[Folding, list[Event]]]:
@@ -468,10 +584,12 @@ def _written_by_another(inquiry: Inquiry, explanations: Sequence[Explanation]) -
     if explanations:
         return _row_deleted(inquiry, explanations[0])
     case, due = inquiry.case, inquiry.log.due
-    if inquiry.ledger_suffices and not _is_hidden(inquiry):
+    if inquiry.ledger_suffices and not _is_hidden(inquiry) and (_is_contradicted(inquiry) or inquiry.log.complete):
         shown = [event for event in due if inquiry.ledger.shows(event)][-3:]
         notes = [*event_notes(case, shown, "applied"), *ledger_notes(case, inquiry.ledger, shown)]
-        return Attribution(Ground.OTHER_THAN_LEDGER, notes=tuple(notes))
+        written = _is_contradicted(inquiry) or not _may_be_summed(inquiry)
+        ground = Ground.OTHER_THAN_LEDGER if written else Ground.OTHER_SUM_THAN_LEDGER
+        return Attribution(ground, notes=tuple(notes))
     if inquiry.fields and not any(each.name in inquiry.log.carried for each in inquiry.fields):
         return Attribution(Ground.NOT_CARRIED, notes=_other_state_notes(inquiry))
     gone = retention_notes(case, inquiry.log.partitions)
@@ -512,6 +630,39 @@ def _is_hidden(inquiry: Inquiry) -> bool:
     return all(not inquiry.log.complete if rule.add else rule.name not in carried for rule in inquiry.concerned)
 
 
+def _is_contradicted(inquiry: Inquiry) -> bool:
+    """Whether the copy says something else than the last of the events that the ledger shows set it to.
+
+    Of a sum, and of what none of these events sets, the ledger knows no value: several faults together, each noted once
+    or not at all, can give any.
+    """
+    applied, copy = [event for event in inquiry.ledger.applied if inquiry.log.is_due(event)], inquiry.copy
+    if inquiry.folding.whole or copy is None or not applied or applied[-1].deletes:
+        return True
+    state = inquiry.plain.final(applied)
+    rules = (rule for rule in inquiry.concerned if not rule.add)
+    return any(inquiry.plain.fit(state, copy, (rule,)) is Fit.NO for rule in rules)
+
+
+def _may_be_summed(inquiry: Inquiry) -> bool:
+    """Whether up to three amounts of events, added once more or left out, make the sums that the copy has."""
+    log, copy, final = inquiry.log, inquiry.copy, inquiry.plain.final(inquiry.log.due)
+    if len(log.due) > _MOST_SUMMED or copy is None or not isinstance(final, Mapping):
+        return True
+    for rule in inquiry.concerned:
+        have, has = (comparison.number(str(each.get(rule.name))) for each in (final, copy))
+        said = [comparison.number(str(event.fields.get(rule.name))) for event in log.due]
+        amounts = [sign for each in said if each for sign in (each, -each)]
+        if not rule.add or has is None or have is None:
+            return True
+        once = {Decimal(0), *amounts}
+        twice = {one + other for one in once for other in once}
+        missing = has - have
+        if not any(comparison.near(missing - each, other, rule.tolerance) for each in once for other in twice):
+            return False
+    return True
+
+
 def _without_explanation(inquiry: Inquiry) -> Ground:
     log, folding = inquiry.log, inquiry.folding
     if not log.complete:
@@ -519,35 +670,70 @@ def _without_explanation(inquiry: Inquiry) -> Ground:
         return Ground.NO_KNOWN_STATE if len(known) > 1 and folding.whole else Ground.FORMER_STATE_GONE
     final = inquiry.states[len(log.due)]
     wrong = [rule for rule in folding.rules if folding.fit(final, inquiry.copy, (rule,)) is Fit.NO]
-    summed = any(rule.add for rule in wrong) and all(rule.add or _was_said(inquiry, rule) for rule in wrong)
+    summed = any(rule.add for rule in wrong) and all(
+        rule.add or _was_said(inquiry, rule) or _may_be_unset(inquiry, rule) for rule in wrong
+    )
     return Ground.NO_SUM if summed and len(log.due) > 1 else Ground.NO_STATE
 
 
 def _was_said(inquiry: Inquiry, rule: FieldRule) -> bool:
     """Whether an event said of a field what the copy says."""
-    said = (event.fields[rule.name] for event in inquiry.log.due if rule.name in event.fields)
+    said = (event.fields[rule.name] for event in inquiry.log.events if rule.name in event.fields)
     copy = inquiry.copy or {}
     return any(inquiry.folding.equal(rule, each, copy.get(rule.name)) for each in said)
+
+
+def _may_be_unset(inquiry: Inquiry, rule: FieldRule) -> bool:
+    """Whether one event alone sets a field, and nothing shows that it was applied: the row may hold a default."""
+    setting = [event for event in inquiry.log.life if rule.name in event.fields]
+    if len(setting) != 1:
+        return False
+    if (inquiry.copy or {}).get(rule.name) is None:
+        return True
+    alone = setting[0].fields.keys() - {
+        name for event in inquiry.log.life if event is not setting[0] for name in event.fields
+    }
+    wrong, copy = {each.name for each in inquiry.fields}, inquiry.copy or {}
+    return not any(copy.get(name) is not None for name in alone - wrong)
 
 
 def _parked(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
     """An event that the copy lacks lies in a failure topic."""
     case, log, waiting = inquiry.case, inquiry.log, inquiry.unresolved.by_event
-    for lacking in (each.lacking for each in explanations):
+    for each in explanations:
+        lacking = each.lacking
         hits = [event for event in lacking if event.place in waiting]
         if not hits:
             continue
-        newest = log.newest(lacking)
-        carries_all = inquiry.folding.whole and newest.place in waiting
-        alone, among = PARKED[waiting[(newest if newest.place in waiting else hits[-1]).place].kind]
+        telling = next((hit for hit in reversed(hits) if inquiry.tells(hit)), hits[-1])
+        if case.copy is None and inquiry.link.patch:
+            telling = hits[0]  # the first one makes the row
+        alone, among = PARKED[waiting[telling.place].kind]
         notes = (
             *event_notes(case, lacking, "the copy lacks it"),
             *offset_notes(case, hits),
             *(waiting_note(waiting[event.place]) for event in hits[:4]),
         )
-        ground = alone if carries_all or len(hits) == len(lacking) else among
-        return Attribution(ground, log.first(lacking).at, notes)
+        exact = each.exact and each.late is None and _is_alone(each, explanations)
+        ground = alone if len(hits) == len(lacking) else among
+        return Attribution(ground, log.first(lacking).at, notes, exact, lacking, _or_deleted(inquiry, each))
     return None
+
+
+def _or_deleted(inquiry: Inquiry, explanation: Explanation) -> tuple[Cause, ...]:
+    """Doubt that a row was never made, if the ledger shows events applied behind the one that makes it.
+
+    They may have met no row, as where a consumer makes it of that event alone; or they made it, and it was deleted.
+    """
+    if inquiry.case.copy is not None or not explanation.by_ledger or explanation.exact:
+        return ()
+    return (Cause.FOREIGN_WRITE,) if any(inquiry.ledger.shows(event) for event in inquiry.log.life) else ()
+
+
+def _is_alone(explanation: Explanation, explanations: Sequence[Explanation]) -> bool:
+    """Whether no other explanation gives the copy as exactly, by a fault of another kind."""
+    kind = bool(explanation.lacking), bool(explanation.doubled), explanation.late is not None
+    return all((bool(e.lacking), bool(e.doubled), e.late is not None) == kind for e in explanations if e.exact)
 
 
 def _applied_late(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
@@ -571,10 +757,12 @@ def _in_wrong_order(inquiry: Inquiry, explanation: Explanation) -> Attribution |
     by = (parked_note(back, f"came by this way: {back.resolved}"),) if back is not None else ()
     if explanation.by_ledger and ledger.ordered and late.offset < over.offset:
         ground = Ground.LEDGER_TWICE if ledger.shows_twice(late) else Ground.LEDGER_ORDER
-        return Attribution(ground, over.at, (*notes, *by, *ledger_notes(case, ledger, (over, late))))
+        shown = *notes, *by, *ledger_notes(case, ledger, (over, late))
+        return Attribution(ground, over.at, shown, explanation.exact, (late, over))
     if back is not None and late.offset < over.offset:
-        return Attribution(Ground.RETRIED_LATE, over.at, (*notes, *by, *offset_notes(case, (over,))))
-    return _twice_in_log(inquiry, late) if late.offset > over.offset and log.repeats(late) else None
+        shown = *notes, *by, *offset_notes(case, (over,))
+        return Attribution(Ground.RETRIED_LATE, over.at, shown, explanation.exact, (late, over))
+    return _twice_in_log(inquiry, late, explanation.exact) if late.offset > over.offset and log.repeats(late) else None
 
 
 def _twice_by_ledger(inquiry: Inquiry, explanation: Explanation) -> Attribution | None:
@@ -582,9 +770,9 @@ def _twice_by_ledger(inquiry: Inquiry, explanation: Explanation) -> Attribution 
     if not explanation.by_ledger or not doubled or inquiry.folding.whole:
         return None
     if not any(ledger.shows_twice(event) for event in doubled):
-        return _twice_in_log(inquiry, doubled[0])
+        return _twice_in_log(inquiry, doubled[0], explanation.exact)
     notes = *event_notes(inquiry.case, doubled, "applied twice"), *ledger_notes(inquiry.case, ledger, doubled)
-    return Attribution(Ground.LEDGER_TWICE, doubled[0].at, notes)
+    return Attribution(Ground.LEDGER_TWICE, doubled[0].at, notes, explanation.exact, doubled)
 
 
 def _folded_twice(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
@@ -593,7 +781,7 @@ def _folded_twice(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attr
     for each in explanations:
         again = [event for event in log.due if log.repeats(event)]
         if each.follows and again and not inquiry.folding.whole:
-            return _twice_in_log(inquiry, again[-1])
+            return _twice_in_log(inquiry, again[-1], each.exact)
         if each.doubled:
             return _doubled(inquiry, each, explanations)
     return None
@@ -602,16 +790,16 @@ def _folded_twice(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attr
 def _doubled(inquiry: Inquiry, doubling: Explanation, explanations: Iterable[Explanation]) -> Attribution:
     case, ledger, doubled = inquiry.case, inquiry.ledger, doubling.doubled
     if inquiry.log.repeats(doubled[0]):
-        return _twice_in_log(inquiry, doubled[0])
+        return _twice_in_log(inquiry, doubled[0], doubling.exact)
     if ledger.shows(doubled[0]):
         shown = event_notes(case, doubled, "applied twice, it gives the copy")
-        return Attribution(Ground.NOTED_ONCE, doubled[0].at, (*shown, *ledger_notes(case, ledger, doubled)))
+        return Attribution(Ground.NOTED_ONCE, doubled[0].at, (*shown, *ledger_notes(case, ledger, doubled)), True)
     rival = any(other.lacking and other.exact for other in explanations)
     ground = Ground.FOLDED_TWICE if inquiry.hidden_gap is None else Ground.FOLDED_TWICE_OR_GAP
     if rival or len(doubled) > 1 or not doubling.exact:
         ground = Ground.PERHAPS_TWICE
     notes = *event_notes(case, doubled, "folded twice, it gives the copy"), *offset_notes(case, doubled)
-    return Attribution(ground, doubled[0].at, notes)
+    return Attribution(ground, doubled[0].at, notes, doubling.exact, doubled)
 
 
 def _misrouted(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution | None:
@@ -631,8 +819,8 @@ def _misrouted(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribu
             *offset_notes(case, (late, over)),
         )
         explained = any(event.routing != "unknown" for event in log.events)
-        ground = Ground.LOSING_PARTITION if explained else Ground.LOSING_PARTITION_UNEXPLAINED
-        return Attribution(ground, over.at, notes)
+        ground = Ground.LOSING_PARTITION if explained else Ground.PERHAPS_LOSING_PARTITION
+        return Attribution(ground, over.at, notes, each.exact, (late, over))
     return None
 
 
@@ -643,12 +831,12 @@ def _inverted_in_log(inquiry: Inquiry, explanations: Sequence[Explanation]) -> A
         late, over = each.late, each.over
         if late is None or over is None or late.partition != over.partition or late.offset < over.offset:
             continue
-        if rank[late.place] < rank[over.place]:
+        if rank[late.place] < rank[over.place] and (not inquiry.link.guarded or over.deletes):
             notes = (
                 event_note(inquiry.case, over, "newer, and stands before the older one"),
                 event_note(inquiry.case, late, "older, and stands behind; the copy is at it"),
             )
-            return Attribution(Ground.LOG_INVERTED, over.at, notes)
+            return Attribution(Ground.LOG_INVERTED, over.at, notes, each.exact, (late, over))
     return None
 
 
@@ -662,7 +850,7 @@ def _lost(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution 
         default=None,
     )
     if best is None:
-        return None if late is None else _late(case, late)
+        return None if late is None else _late(inquiry, late, _is_alone(late, explanations))
     lacking, ground = best.lacking, _ground_of_loss(inquiry, best, late)
     if ground is Ground.MADE_OTHERWISE:
         made = event_notes(case, lacking, "made the row, and alone tells of what differs")
@@ -678,30 +866,33 @@ def _lost(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution 
         *(parked_note(each, each.resolved) for each in case.parked[:2] if each.resolved is not None),
         *(ledger_notes(case, ledger, lacking[-2:]) if case.link.ledger else ()),
     )
-    return Attribution(ground, log.first(lacking).at, notes)
+    exact = best.exact and best.late is None and _is_alone(best, explanations)
+    return Attribution(ground, log.first(lacking).at, notes, exact, lacking, _or_deleted(inquiry, best))
 
 
-def _late(case: Case, explanation: Explanation) -> Attribution | None:
-    late, over = explanation.late, explanation.over
+def _late(inquiry: Inquiry, explanation: Explanation, alone: bool) -> Attribution | None:
+    case, late, over = inquiry.case, explanation.late, explanation.over
     if late is None or over is None:
         return None
+    shown = inquiry.ledger.shows(late) and inquiry.ledger.shows(over)
     notes = (
         event_note(case, late, "applied late, it gives the copy"),
         event_note(case, over, "newer, and lost to it"),
         *offset_notes(case, (over,)),
     )
-    return Attribution(Ground.APPLIED_LATE if explanation.exact else Ground.PERHAPS_LATE, over.at, notes)
+    ground = Ground.APPLIED_LATE if explanation.exact and shown else Ground.PERHAPS_LATE
+    return Attribution(ground, over.at, notes, explanation.exact and alone, (late, over))
 
 
 def _ground_of_loss(inquiry: Inquiry, best: Explanation, late: Explanation | None) -> Ground:
     whole = inquiry.folding.whole
     if inquiry.ledger.lacks(inquiry.log.newest(best.lacking)):
         return Ground.NOT_IN_LEDGER
-    if inquiry.case.copy is None:
+    if inquiry.case.copy is None and not best.by_ledger:
         if best.late is not None:
             return Ground.RETURN_LOST if best.losses == 1 else Ground.DELETED_LATE
         return Ground.NO_ROW if best.losses == 1 else Ground.SEVERAL_LOST
-    if whole and inquiry.link.guarded:
+    if whole and inquiry.link.guarded and not any(event.deletes for event in best.lacking):
         return Ground.GUARDED
     if whole or best.late is not None:
         return Ground.PERHAPS_LOST if best.late is None or best.losses == 1 else Ground.PERHAPS_LATE
@@ -717,8 +908,11 @@ def _ground_of_lost_changes(inquiry: Inquiry, best: Explanation, late: Explanati
         return Ground.SEVERAL_LOST if all(r.add for r in inquiry.concerned) else Ground.SEVERAL_LOST_OR_LATE
     if inquiry.hidden_gap is not None:
         return Ground.FOLDED_WITHOUT_OR_GAP
-    ambiguous = late is not None or inquiry.log.by_deletion(best.lacking[0])
-    return Ground.PERHAPS_LOST if ambiguous else Ground.FOLDED_WITHOUT
+    if late is not None or inquiry.log.by_deletion(best.lacking[0]):
+        return Ground.PERHAPS_LOST
+    lost = [rule for rule in inquiry.concerned if rule.name in best.lacking[0].fields]
+    edited = (len(lost) == 1 and not lost[0].add) or best.lacking[0] in inquiry.log.life[:1]
+    return Ground.LOST_OR_EDITED if edited else Ground.FOLDED_WITHOUT
 
 
 def _nothing_says_so(inquiry: Inquiry, lost: Sequence[Event]) -> bool:
@@ -758,7 +952,7 @@ def _held_twice(inquiry: Inquiry) -> Attribution:
     return Attribution(Ground.ROW_TWICE, events[-1].at if events else None, notes)
 
 
-def _twice_in_log(inquiry: Inquiry, event: Event) -> Attribution:
+def _twice_in_log(inquiry: Inquiry, event: Event, exact: bool = False) -> Attribution:
     both = inquiry.log.twins(event)
     notes = event_notes(inquiry.case, both, "one event; it stands more than once")
-    return Attribution(Ground.LOG_TWICE, both[-1].at, (*notes, *offset_notes(inquiry.case, both)))
+    return Attribution(Ground.LOG_TWICE, both[-1].at, (*notes, *offset_notes(inquiry.case, both)), exact)

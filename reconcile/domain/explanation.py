@@ -45,6 +45,11 @@ class Explanation:
     """Whether the ledger says so."""
 
     @property
+    def shows(self) -> bool:
+        """Whether it shows that something went wrong at all."""
+        return bool(self.lacking or self.doubled or self.late is not None)
+
+    @property
     def losses(self) -> int:
         """How many events of those that would not have been applied say something: of deletions in a row, the first."""
         return len(self.lacking) - sum(former.deletes and later.deletes for former, later in pairwise(self.lacking))
@@ -108,69 +113,113 @@ def _by_ledger(inquiry: Inquiry) -> Explanation | None:
     """Explain the copy by what the ledger shows applied, in its order; None if that gives another copy."""
     log, ledger = inquiry.log, inquiry.ledger
     before = [event for event in log.due if not ledger.shows(event) and not ledger.reaches(event)]
-    applied = list(ledger.applied)
-    if inquiry.link.guarded or not ledger.ordered:
-        applied.sort(key=lambda event: log.rank[event.place])
-    # What was not due may be newer in the ledger than in the copy, which was read before it.
-    settled = max((number for number, event in enumerate(applied, 1) if log.is_due(event)), default=0)
-    for end in range(settled, len(applied) + 1):
-        sequence = [*before, *applied[:end]]
-        if fit := inquiry.folding.fit(inquiry.folding.final(sequence), inquiry.copy):
-            return _of_sequence(inquiry, sequence, fit)
+    for applied in _orders(inquiry):
+        # What was not due may be newer in the ledger than in the copy, which was read before it.
+        settled = max((number for number, event in enumerate(applied, 1) if log.is_due(event)), default=0)
+        for end in range(settled, len(applied) + 1):
+            sequence = [*before, *applied[:end]]
+            if fit := inquiry.folding.fit(inquiry.folding.final(sequence), inquiry.copy):
+                return _of_sequence(inquiry, sequence, fit, inquiry.concerned)
     if inquiry.copy is None:
         return _without_a_row(inquiry)
-    return None if ledger.ordered else _late_in_ledger(inquiry)
+    return _in_part(inquiry, before) if ledger.ordered else _late_in_ledger(inquiry)
 
 
-def _of_sequence(inquiry: Inquiry, sequence: Sequence[Event], fit: Fit) -> Explanation:
-    """Explain the copy by the sequence of events that gives it."""
+def _in_part(inquiry: Inquiry, before: Sequence[Event]) -> Explanation | None:
+    """Explain the fields alone that are wrong as the ledger has them wrong: those beside them have another cause."""
+    folding = inquiry.folding
+    if folding.whole:
+        return None
+    for applied in _orders(inquiry):
+        sequence = [*before, *(event for event in applied if inquiry.log.is_due(event))]
+        state, faithful = folding.final(sequence), inquiry.states[len(inquiry.log.due)]
+        known = [rule for rule in inquiry.concerned if folding.fit(state, inquiry.copy, (rule,)) is Fit.EXACT]
+        rules = tuple(rule for rule in known if not folding.fit(faithful, inquiry.copy, (rule,)))
+        if rules and (found := _of_sequence(inquiry, sequence, Fit.AS_FAR_AS_KNOWN, rules)).shows:
+            return found
+    return None
+
+
+def _orders(inquiry: Inquiry) -> Iterator[list[Event]]:
+    """Choose the orders in which the events that the ledger shows can have taken effect.
+
+    A consumer that compares versions ignores what is older than its row. Where a deletion took the row away, most of
+    them have nothing to compare with; some keep the version of what was deleted.
+    """
+    applied, rank = list(inquiry.ledger.applied), inquiry.log.rank
+    if inquiry.ledger.ordered and inquiry.link.guarded:
+        for again in (False, True):
+            yield list(_not_ignored(applied, again))
+    if inquiry.link.guarded or not inquiry.ledger.ordered:
+        applied.sort(key=lambda event: rank[event.place])
+    yield applied
+
+
+def _not_ignored(applied: Sequence[Event], again: bool) -> Iterator[Event]:
+    """Choose what a consumer that compares versions does not ignore; `again` if it takes the same version twice."""
+    version: int | None = None
+    for event in applied:
+        least = None if version is None else version if again else version + 1
+        if least is not None and event.version is not None and event.version < least:
+            continue
+        version = None if event.deletes else event.version
+        yield event
+
+
+def _of_sequence(inquiry: Inquiry, sequence: Sequence[Event], fit: Fit, rules: Sequence[FieldRule]) -> Explanation:
+    """Explain the copy, in some fields, by the sequence of events that gives it."""
     log, whole = inquiry.log, inquiry.folding.whole
-    setting = [event for event in sequence if inquiry.sets(event)]
+    setting = [event for event in sequence if inquiry.sets(event, rules)]
     last, newest = (setting[-1], log.newest(setting)) if setting else (None, None)
     late, over = (last, newest) if last is not newest else _around_a_deletion(inquiry, sequence)
     lacking = [event for event in log.due if inquiry.ledger.lacks(event)]
     if whole and newest is not None:
         lacking = [event for event in lacking if log.rank[event.place] > log.rank[newest.place]]
     elif not whole:
-        lacking = [event for event in lacking if _matters(inquiry, event, sequence)]
+        lacking = [event for event in lacking if _matters(inquiry, event, sequence, rules)]
     lacking.sort(key=lambda event: log.rank[event.place])
     return Explanation(
         lacking=tuple(lacking),
         late=late,
         over=over,
-        doubled=_applied_twice(inquiry),
+        doubled=_applied_twice(inquiry, sequence, rules),
         exact=fit is Fit.EXACT,
         by_ledger=True,
     )
 
 
-def _applied_twice(inquiry: Inquiry) -> tuple[Event, ...]:
-    """Choose the events that the ledger shows twice, where that changes what differs."""
-    rank, applied = inquiry.log.rank, inquiry.ledger.applied
-    adding = {rule.name for rule in inquiry.concerned if rule.add}
+def _applied_twice(inquiry: Inquiry, applied: Sequence[Event], rules: Sequence[FieldRule]) -> tuple[Event, ...]:
+    """Choose the events that were applied twice, where that changes what differs: of whole states, the last alone."""
+    rank = inquiry.log.rank
+    adding = {rule.name for rule in rules if rule.add}
     times = Counter(rank[event.place] for event in applied)
     twice = {
         rank[event.place]: event
         for event in applied
-        if times[rank[event.place]] > 1 and (inquiry.folding.whole or adding & event.fields.keys())
+        if times[rank[event.place]] > 1
+        and (event is applied[-1] if inquiry.folding.whole else adding & event.fields.keys())
     }
     return tuple(twice.values())
 
 
-def _matters(inquiry: Inquiry, lost: Event, applied: Sequence[Event]) -> bool:
+def _matters(inquiry: Inquiry, lost: Event, applied: Sequence[Event], rules: Sequence[FieldRule]) -> bool:
     """Whether a lost event carries what differs, and none that was applied carries that anew."""
     rank = inquiry.log.rank
     later = [event for event in applied if rank[event.place] > rank[lost.place]]
     if lost.deletes or any(event.deletes for event in later):
         return lost.deletes
     anew = {name for event in later for name in event.fields}
-    return any(rule.name in lost.fields and (rule.add or rule.name not in anew) for rule in inquiry.concerned)
+    return any(rule.name in lost.fields and (rule.add or rule.name not in anew) for rule in rules)
 
 
 def _around_a_deletion(inquiry: Inquiry, sequence: Sequence[Event]) -> tuple[Event | None, Event | None]:
-    """Find the first event that was applied after a newer one, where one of them deletes: there sums have an order."""
+    """Find the first event that was applied after a newer one, where one of them is the last that deletes.
+
+    There sums have an order; whole states have none but that of the last.
+    """
     rank = inquiry.log.rank
-    for former, later in pairwise(sequence):
+    last = max((place for place, event in enumerate(sequence) if event.deletes), default=len(sequence))
+    for former, later in pairwise(sequence[max(last - 1, 0) :] if not inquiry.folding.whole else ()):
         if rank[later.place] < rank[former.place] and (former.deletes or later.deletes):
             return later, former
     return None, None
@@ -180,6 +229,8 @@ def _without_a_row(inquiry: Inquiry) -> Explanation | None:
     """Explain a row that is missing by the loss of the event that makes it: those behind it were applied to none."""
     log, ledger = inquiry.log, inquiry.ledger
     life = [event for event in log.life if log.is_due(event)]
+    if not ledger.applied and all(ledger.lacks(event) for event in log.due) and log.reaches_back:
+        return Explanation(tuple(log.due), by_ledger=True)
     knows = log.complete or len(log.life) < len(log.truth)
     if not knows or not life or not ledger.lacks(life[0]):
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from reconcile.domain.case import ParkedIn
+from reconcile.domain.case import Event, ParkedIn
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Confidence, Evidence, Hop
 
@@ -47,6 +47,10 @@ class Ground(Enum):
         Cause.SCHEMA_VIOLATION, _CERTAIN, _TO_LOG, (),
         "the newest record cannot be read, and no readable one brings the source's state",
     )
+    PERHAPS_UNREADABLE = (
+        Cause.SCHEMA_VIOLATION, _PROBABLE, _TO_LOG, (Cause.EXPIRED, Cause.SKIPPED, Cause.FOREIGN_WRITE),
+        "a record cannot be read that may carry what differs; what came before the log begins could tell",
+    )
     UNREADABLE_FIELD = (
         Cause.SCHEMA_VIOLATION, _CERTAIN, _TO_LOG, (),
         "a field that differs cannot be read in the record that should carry it",
@@ -64,7 +68,7 @@ class Ground(Enum):
         "versions grow by one, and one between those in the log is not there",
     )
     PERHAPS_GAP = (
-        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED, Cause.FOREIGN_WRITE),
+        Cause.NEVER_PUBLISHED, _POSSIBLE, _TO_LOG, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED, Cause.FOREIGN_WRITE),
         "the same, and it may have told of what differs: nothing that is left in the log could show that",
     )
     NO_EVENT = (
@@ -76,15 +80,16 @@ class Ground(Enum):
         "the same, and the copy has no row; most of the partitions reach back, and nothing tells which one is its own",
     )
     STATE_ABSENT = (
-        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.PAYLOAD_DIVERGENCE,),
+        Cause.NEVER_PUBLISHED, _POSSIBLE, _TO_LOG,
+        (Cause.PAYLOAD_DIVERGENCE, Cause.SOURCE_REGRESSED, Cause.OUT_OF_ORDER),
         "without versions: no event gives the source's state",
     )
     DELETION_ABSENT = (
-        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.SOURCE_REGRESSED,),
+        Cause.NEVER_PUBLISHED, _POSSIBLE, _TO_LOG, (Cause.SOURCE_REGRESSED, Cause.OUT_OF_ORDER),
         "the source no longer has it, and the newest event does not delete it",
     )
     RETURN_ABSENT = (
-        Cause.NEVER_PUBLISHED, _PROBABLE, _TO_LOG, (Cause.SOURCE_REGRESSED,),
+        Cause.NEVER_PUBLISHED, _POSSIBLE, _TO_LOG, (Cause.SOURCE_REGRESSED, Cause.OUT_OF_ORDER),
         "the source has it again, and the newest event deletes it",
     )
     LOG_NEWER = (
@@ -92,11 +97,12 @@ class Ground(Enum):
         "the log held a newer version before the source was read",
     )
     DELETED_IN_LOG = (
-        Cause.SOURCE_REGRESSED, _CERTAIN, _TO_LOG, (),
+        Cause.SOURCE_REGRESSED, _PROBABLE, _TO_LOG, (Cause.OUT_OF_ORDER, Cause.NEVER_PUBLISHED),
         "the source has it at a version, and as, it was before the log deleted it",
     )
     EARLIER_STATE = (
-        Cause.SOURCE_REGRESSED, _PROBABLE, _TO_LOG, (Cause.NEVER_PUBLISHED,),
+        Cause.SOURCE_REGRESSED, _POSSIBLE, _TO_LOG,
+        (Cause.NEVER_PUBLISHED, Cause.OUT_OF_ORDER, Cause.PAYLOAD_DIVERGENCE),
         "without versions: the source is as it was at an earlier event",
     )
     SAME_VERSION = (
@@ -140,8 +146,8 @@ class Ground(Enum):
         "the log reaches back, and no prefix, omission, doubling or delay of its events gives the copy",
     )
     NO_SUM = (
-        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED),
-        "the same, where a sum differs, and otherwise what an event said once: several faults together could give that",
+        Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.DUPLICATE_APPLIED, Cause.OUT_OF_ORDER),
+        "the same, where sums differ, or what an event said once: several faults together could give that",
     )
     NO_KNOWN_STATE = (
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.EXPIRED, Cause.SKIPPED),
@@ -155,12 +161,16 @@ class Ground(Enum):
         Cause.FOREIGN_WRITE, _CERTAIN, _IN_CONSUMER, (),
         "the copy is not what the events that the ledger shows applied would make it",
     )
+    OTHER_SUM_THAN_LEDGER = (
+        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.DUPLICATE_APPLIED, Cause.SKIPPED),
+        "the same, where sums alone differ, and up to three of the events' amounts make the difference",
+    )
     ROW_GONE = (
         Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
         "the copy has no row, although several events that were due would each have brought it",
     )
     MADE_OTHERWISE = (
-        Cause.FOREIGN_WRITE, _PROBABLE, _IN_CONSUMER, (Cause.SKIPPED,),
+        Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.OUT_OF_ORDER),
         "only the creating event carries the differing fields, so the row without that event is not known",
     )
     NOT_CARRIED = (
@@ -172,7 +182,7 @@ class Ground(Enum):
         "the event that the copy lacks waits in a retry topic; latent: an overtaken one does",
     )
     RETRYING_AMONG = (
-        Cause.RETRYING, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        Cause.RETRYING, _POSSIBLE, _TO_CONSUMER, (Cause.SKIPPED, Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
         "an event that the copy lacks waits in a retry topic, and a newer one is lost",
     )
     STASHED = (
@@ -180,7 +190,7 @@ class Ground(Enum):
         "the event that the copy lacks lies in the stash; latent: an overtaken one does",
     )
     STASHED_AMONG = (
-        Cause.STASHED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        Cause.STASHED, _POSSIBLE, _TO_CONSUMER, (Cause.SKIPPED, Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
         "an event that the copy lacks lies in the stash, and a newer one is lost",
     )
     DEAD_LETTERED = (
@@ -188,7 +198,7 @@ class Ground(Enum):
         "the event that the copy lacks lies among the dead letters; latent: an overtaken one does",
     )
     DEAD_LETTERED_AMONG = (
-        Cause.DEAD_LETTERED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        Cause.DEAD_LETTERED, _POSSIBLE, _TO_CONSUMER, (Cause.SKIPPED, Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
         "an event that the copy lacks lies among the dead letters, and a newer one is lost",
     )
     LEDGER_ORDER = (
@@ -201,10 +211,10 @@ class Ground(Enum):
     )
     APPLIED_LATE = (
         Cause.OUT_OF_ORDER, _CERTAIN, _TO_CONSUMER, (),
-        "folding the events with one of them later gives the copy, and nothing else does",
+        "folding the events with one of them later gives the copy, and the ledger shows both applied",
     )
     PERHAPS_LATE = (
-        Cause.OUT_OF_ORDER, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        Cause.OUT_OF_ORDER, _POSSIBLE, _TO_CONSUMER, (Cause.SKIPPED, Cause.FOREIGN_WRITE),
         "without a ledger: one event that was late gives the copy, or the loss of several",
     )
     DELETED_LATE = (
@@ -236,7 +246,7 @@ class Ground(Enum):
         "the ledger shows all applied, each once, and one or a few of them twice give the copy",
     )
     PERHAPS_TWICE = (
-        Cause.DUPLICATE_APPLIED, _PROBABLE, _TO_CONSUMER, (Cause.SKIPPED,),
+        Cause.DUPLICATE_APPLIED, _POSSIBLE, _TO_CONSUMER, (Cause.SKIPPED, Cause.OUT_OF_ORDER),
         "folding several events twice gives the copy, or losing one gives it as well",
     )
     ROW_TWICE = (
@@ -247,8 +257,8 @@ class Ground(Enum):
         Cause.MISROUTED, _CERTAIN, _TO_LOG, (),
         "its events stand in several partitions, which is explained, and the copy is at the last of a losing one",
     )
-    LOSING_PARTITION_UNEXPLAINED = (
-        Cause.MISROUTED, _PROBABLE, _TO_LOG, (Cause.SKIPPED,),
+    PERHAPS_LOSING_PARTITION = (
+        Cause.MISROUTED, _PROBABLE, _TO_LOG, (Cause.SKIPPED, Cause.OUT_OF_ORDER),
         "the same, where no partitioner explains the topic",
     )
     NEWEST_IN_WRONG = (
@@ -271,8 +281,12 @@ class Ground(Enum):
         Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.NEVER_PUBLISHED,),
         "the same, and a version is missing that may have told of as much",
     )
+    LOST_OR_EDITED = (
+        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.FOREIGN_WRITE,),
+        "the same, of one field or of a row's first event: an edit, or a deletion, by hand leaves the same copy",
+    )
     PERHAPS_LOST = (
-        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER,),
+        Cause.SKIPPED, _POSSIBLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
         "without a ledger: the copy is at the event before, or what came before was applied again",
     )
     SEVERAL_LOST = (
@@ -280,7 +294,7 @@ class Ground(Enum):
         "without several events the fold gives the copy, or what it gives is known in part",
     )
     SEVERAL_LOST_OR_LATE = (
-        Cause.SKIPPED, _PROBABLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
+        Cause.SKIPPED, _POSSIBLE, _TO_CONSUMER, (Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE),
         "the same, where what they set could have been set again by several older ones behind them",
     )
     NO_ROW = (
@@ -331,3 +345,22 @@ class Attribution:
     since: datetime | None = None
     """The time of the first event that did not take."""
     notes: tuple[Evidence, ...] = ()
+    exact: bool = False
+    """Whether it gives the copy as it is: nothing else need have gone wrong behind the log."""
+    about: tuple[Event, ...] = ()
+    """The events that it says something went wrong with."""
+    beside: tuple[Cause, ...] = ()
+    """The causes of other faults that the evidence shows, of which each may make the difference as well."""
+
+    @property
+    def confidence(self) -> Confidence:
+        """How strongly the evidence speaks for the cause: a step less than the ground, if it shows other faults."""
+        if not self.beside or self.ground.confidence is _POSSIBLE:
+            return self.ground.confidence
+        return _PROBABLE if self.ground.confidence is _CERTAIN else _POSSIBLE
+
+    @property
+    def alternatives(self) -> tuple[Cause, ...]:
+        """What else it could be."""
+        others = dict.fromkeys((*self.ground.alternatives, *self.beside))
+        return tuple(cause for cause in others if cause is not self.ground.cause)

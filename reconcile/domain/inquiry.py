@@ -177,9 +177,14 @@ class Inquiry:
         last, newest = setting[-1], self.log.newest(setting)
         return None if self.log.rank[last.place] == self.log.rank[newest.place] else (last, newest)
 
-    def sets(self, event: Event) -> bool:
-        """Whether an event sets what differs; what it adds has no order."""
-        return event.deletes or self.folding.whole or any(r.name in event.fields for r in self.concerned if not r.add)
+    def sets(self, event: Event, rules: Sequence[FieldRule] | None = None) -> bool:
+        """Whether an event sets what differs, or some fields of it; what it adds has no order."""
+        some = self.concerned if rules is None else rules
+        return event.deletes or self.folding.whole or any(rule.name in event.fields for rule in some if not rule.add)
+
+    def tells(self, event: Event) -> bool:
+        """Whether an event says something of what differs."""
+        return event.deletes or self.folding.whole or any(rule.name in event.fields for rule in self.concerned)
 
     # The two rows.
 
@@ -232,7 +237,12 @@ class Inquiry:
             rule.name: known[rule.name]
             for rule in right
             if not any(self.plain.fit(state, self.source, (rule,)) for state in made)
+            and not any(self._says(event, rule) for event in self.log.events)
         }
+
+    def _says(self, event: Event, rule: FieldRule) -> bool:
+        """Whether an event says of a field what the source says, in the source's spelling."""
+        return rule.name in event.fields and bool(self.plain.fit(event.fields, self.source, (rule,)))
 
     # What the consumer left behind.
 

@@ -189,11 +189,20 @@ def _against_contract(finding: Finding, terms: Terms, base: Treatment) -> Treatm
 
 def _unsure(finding: Finding, terms: Terms, *, deletes: bool) -> Treatment | None:
     """Say that the cause is not sure enough, if it is not."""
-    if not finding.confidence.reaches(terms.min_confidence):
+    if not (finding.confidence.reaches(terms.min_confidence) or _is_mended_alike(finding, terms)):
         return _advice(f"its cause is {finding.confidence} only: look at it, or lower repair.min_confidence")
     if deletes and terms.deletes and finding.confidence is not Confidence.CERTAIN:
         return _advice(f"its cause is {finding.confidence}, and only a certain one is deleted for: look at it")
     return None
+
+
+def _is_mended_alike(finding: Finding, terms: Terms) -> bool:
+    """Whether the same record mends the copy, whichever of the causes that a finding names it was."""
+    if terms.min_confidence is Confidence.CERTAIN or not finding.alternatives:
+        return False
+    allowed = set(Cause) if terms.causes is None else terms.causes
+    causes = {finding.cause, *finding.alternatives}
+    return causes <= allowed and all(TABLE[each][finding.difference].action is Action.RESTATE for each in causes)
 
 
 def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 COUNT = 2
 # Where the evidence is not left: the activity feed keeps no ledger, so that somebody may have deleted a row, or doubled
 # it; and a source that lost a row may have been restored from a backup, as no event says that it was deleted.
-PROBABLE = {
-    ("ignored-error", "user-activity/activity", "missing"),
-    ("crash-before-commit", "user-activity/activity", "duplicated"),
-    ("relay-lost-rows", "user-account/login", "orphan"),
-    ("relay-lost-rows", "user-balance/billing", "orphan"),
+UNSURE = {
+    ("ignored-error", "user-activity/activity", "missing"): "probable",
+    ("crash-before-commit", "user-activity/activity", "duplicated"): "probable",
+    ("relay-lost-rows", "user-account/login", "orphan"): "possible",
+    ("relay-lost-rows", "user-balance/billing", "orphan"): "possible",
 }
 Findings = dict[tuple[str, str], dict[str, Any]]
 
@@ -81,14 +81,14 @@ def test_what_differs_is_told_as_it_is(damaged: Lab, found: Findings) -> None:
 
 @pytest.mark.parametrize("fault", [fault.name for fault in faults.FAULTS])
 def test_the_cause_is_named(damaged: Lab, found: Findings, fault: str) -> None:
-    """Cause and hop of each fault: for certain, or as probable where it is written down that evidence is not left."""
+    """Cause and hop of each fault: for certain, or less where it is written down that evidence is not left."""
     planted = {key: row for key, row in told(damaged).items() if row["fault"] == fault}
     assert planted
     expected = {
         key: (
             row["cause"],
             row["hop"],
-            "probable" if (fault, row["link"], row["difference"]) in PROBABLE else "certain",
+            UNSURE.get((fault, row["link"], row["difference"]), "certain"),
         )
         for key, row in planted.items()
     }

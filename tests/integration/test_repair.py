@@ -217,7 +217,7 @@ def test_only_what_is_certain_to_be_gone_is_deleted(account: Repaired) -> None:
     assert {
         ("skipped", "certain", Action.TOMBSTONE),
         ("phantom", "certain", Action.TOMBSTONE),
-        ("never_published", "probable", Action.ADVICE),
+        ("never_published", "possible", Action.ADVICE),
     } == done
 
 

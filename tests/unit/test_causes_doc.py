@@ -13,7 +13,20 @@ from reconcile.domain.cause import Cause
 from reconcile.domain.grounds import Ground
 from reconcile.domain.inquiry import Inquiry
 from reconcile.files import committed
-from tests.unit.cases import ACTIVITY, BILLING, LOGIN, UNVERSIONED, applied, case, event, history, parked, person, row
+from tests.unit.cases import (
+    ACTIVITY,
+    BILLING,
+    LOGIN,
+    UNVERSIONED,
+    applied,
+    case,
+    event,
+    history,
+    minute,
+    parked,
+    person,
+    row,
+)
 
 FOUR = history(person("a"), person("b"), person("c"), person("d"))
 V1, V2, V3, V4 = FOUR
@@ -23,6 +36,9 @@ PLAIN = [replace(each, version=None) for each in FOUR]
 WAS_1, WAS_2, WAS_3, WAS_4 = (row(each.fields) for each in FOUR)
 SUMS = [event(1, {"balance": "100"}), event(2, {"tariff": "plus"}), event(3, {"balance": "40"})]
 OWED = row({"balance": "140", "tariff": "plus"}, 3)
+SUMS_ALONE = replace(BILLING, event_versions=False, source_versions=False, dense_versions=False)
+UNREAD = event(2, {}, version=None, problem="not JSON")
+PATCH = replace(LOGIN, patch=True, copy_versions=False)
 BACK = "its group has committed past it"
 PATCH = replace(LOGIN, patch=True, copy_versions=False)
 
@@ -48,11 +64,17 @@ def misrouted(routing: Routing) -> Case:
     return case(LOGIN, AT_4, AT_3, events, partitions=(0, 1))
 
 
+def both_shown(of: Case) -> Case:
+    """Give the case with a ledger that shows its events in the order of the log."""
+    return replace(of, ledger=applied(of.events), link=replace(of.link, ledger=True, ledger_since=minute(0)))
+
+
 def billing_late() -> Case:
     """Give a tariff that was applied after two newer ones, of which one brought an amount that is there."""
     events = [event(1, {"tariff": "a"}), event(2, {"tariff": "b", "balance": "10"}), event(3, {"tariff": "c"})]
     source, copy = row({"balance": "10", "tariff": "c"}, 3), row({"balance": "10", "tariff": "a"})
-    return case(BILLING, source, copy, events)
+    of = both_shown(case(BILLING, source, copy, events))
+    return replace(of, ledger=tuple(replace(each, at=None) for each in of.ledger))
 
 
 def behind_a_gap(balance: str) -> Case:
@@ -65,6 +87,7 @@ def partly(kind: str) -> Case:
     return case(LOGIN, AT_4, AT_1, FOUR, parked=(parked(kind, V2),))  # type: ignore[arg-type]
 
 
+INVERTED = case(LOGIN, AT_3, AT_2, [V1, replace(V3, offset=1), replace(V2, offset=2)])
 ONE_OF_EACH = {
     Ground.PENDING: case(LOGIN, AT_4, AT_3, FOUR, committed=3),
     Ground.PENDING_ALL: case(LOGIN, AT_4, AT_2, [V4], committed=3, begin=3),
@@ -73,6 +96,8 @@ ONE_OF_EACH = {
     Ground.UNDECIDED: case(LOGIN, AT_2, AT_1, [V1], undecided=Undecided(0, 7, V2.at)),
     Ground.PERHAPS_UNDECIDED: unread(case(LOGIN, AT_2, AT_1, [V1])),
     Ground.UNREADABLE: case(LOGIN, AT_2, AT_1, [V1, replace(V2, fields={}, version=None, problem="not JSON")]),
+    Ground.PERHAPS_UNREADABLE: case(SUMS_ALONE, row({"balance": "147"}), row({"balance": "140"}),
+                                    [event(1, {"balance": "140"}, version=None), UNREAD]),
     Ground.UNREADABLE_FIELD: case(LOGIN, AT_2, AT_1,
                                   [V1, replace(V2, fields={"email": "zoe@x"}, bad_fields=("name",))]),
     Ground.OUTBOX_PENDING: case(LOGIN, AT_2, AT_1, [V1], outbox_pending=1),
@@ -104,6 +129,7 @@ ONE_OF_EACH = {
     Ground.NO_KNOWN_STATE: case(UNVERSIONED, WAS_4, row(person("x")), PLAIN[2:], begin=2),
     Ground.OTHER_THAN_VERSION: case(LOGIN, AT_2, row(person("x"), 2), [V1, V2]),
     Ground.OTHER_THAN_LEDGER: case(UNVERSIONED, WAS_2, WAS_1, PLAIN[:2], ledger=applied(PLAIN[:2])),
+    Ground.OTHER_SUM_THAN_LEDGER: both_shown(billing("200")),
     Ground.ROW_GONE: case(LOGIN, AT_2, None, [V1, V2]),
     Ground.NOT_CARRIED: case(replace(LOGIN, fields=(*LOGIN.fields, FieldRule("rank", carried=False))),
                         row({**V1.fields, "rank": "1"}, 1), row({**V1.fields, "rank": "2"}, 1), [V1]),
@@ -118,7 +144,7 @@ ONE_OF_EACH = {
     Ground.APPLIED_LATE: billing_late(),
     Ground.PERHAPS_LATE: case(LOGIN, AT_4, AT_2, FOUR),
     Ground.DELETED_LATE: case(UNVERSIONED, WAS_4, None, [PLAIN[0], event(2, None), *PLAIN[2:]]),
-    Ground.LOG_INVERTED: case(LOGIN, AT_3, AT_2, [V1, replace(V3, offset=1), replace(V2, offset=2)]),
+    Ground.LOG_INVERTED: INVERTED,
     Ground.LEDGER_TWICE: case(BILLING, OWED, row({"balance": "180", "tariff": "plus"}), SUMS,
                               ledger=applied([*SUMS, SUMS[2]])),
     Ground.LOG_TWICE: case(BILLING, OWED, row({"balance": "180", "tariff": "plus"}),
@@ -129,11 +155,14 @@ ONE_OF_EACH = {
     Ground.PERHAPS_TWICE: billing("280"),
     Ground.ROW_TWICE: case(ACTIVITY, WAS_1, replace(WAS_1, count=2), PLAIN[:1]),
     Ground.LOSING_PARTITION: misrouted(Routing.WRONG),
-    Ground.LOSING_PARTITION_UNEXPLAINED: misrouted(Routing.UNKNOWN),
+    Ground.PERHAPS_LOSING_PARTITION: misrouted(Routing.UNKNOWN),
     Ground.NEWEST_IN_WRONG: case(LOGIN, AT_1, AT_1, [replace(V1, routing=Routing.WRONG)]),
     Ground.NOT_IN_LEDGER: case(LOGIN, AT_2, AT_1, [V1, V2], ledger=applied([V1])),
     Ground.GUARDED: case(replace(LOGIN, guarded=True), AT_2, AT_1, [V1, V2]),
     Ground.FOLDED_WITHOUT: billing("100"),
+    Ground.LOST_OR_EDITED: case(PATCH, row(person("b", "y"), 3), row(person("b", "x")),
+                                [event(1, {"name": "a", "email": "x", "phone": None}),
+                                 event(2, {"name": "b"}), event(3, {"email": "y"})]),
     Ground.PERHAPS_LOST: case(LOGIN, AT_2, AT_1, [V1, V2]),
     Ground.MADE_OTHERWISE: case(BILLING, row({"balance": "40", "tariff": "plus"}, 2),
                                 row({"balance": "40", "tariff": "edited"}),

@@ -266,6 +266,21 @@ def test_what_a_correction_does_not_bring_is_named() -> None:
     assert treat(of, terms, HERE).reason.endswith("it does not bring balance")
 
 
+@pytest.mark.parametrize(("alternatives", "least", "done"), [
+    ((Cause.OUT_OF_ORDER, Cause.FOREIGN_WRITE), "probable", Action.RESTATE),
+    ((Cause.OUT_OF_ORDER, Cause.IN_FLIGHT), "probable", Action.ADVICE),
+    ((Cause.SOURCE_REGRESSED,), "probable", Action.ADVICE),
+    ((), "probable", Action.ADVICE),
+    ((Cause.OUT_OF_ORDER,), "certain", Action.ADVICE),
+])  # fmt: skip
+def test_what_one_record_mends_whichever_it_was_is_restated(
+    alternatives: tuple[Cause, ...], least: str, done: Action
+) -> None:
+    """A cause that is only possible does no harm where each of the others wants the same correction."""
+    of = finding(confidence=Confidence.POSSIBLE, alternatives=alternatives)
+    assert done == action(of, replace(TERMS, min_confidence=Confidence(least)))
+
+
 SUMMED = replace(TERMS, adds=frozenset({"balance"}), compensates=frozenset({"balance"}))
 
 
