@@ -134,10 +134,11 @@ def test_what_was_approved_is_repaired(driven: DrivenAirflow, night: Night) -> N
 
 
 def test_a_night_keeps_who_asked_and_who_approved(driven: DrivenAirflow, night: Night) -> None:
-    """The user of Airflow who triggered it, and the one who answered by REST."""
+    """The scheduler that began it, and the user of Airflow who answered by REST."""
     applied = json.loads((_newest(driven) / "applied" / "data.json").read_text())
     people = [applied["requester"], applied["approvals"][0]["approver"]]
-    assert [("admin", "airflow")] * 2 == [(each["name"], each["way"]) for each in people]
+    expected = [("the scheduler", "schedule"), ("admin", "airflow")]
+    assert expected == [(each["name"], each["way"]) for each in people]
 
 
 def test_a_killed_attempt_is_continued(night: Night) -> None:
