@@ -120,10 +120,8 @@ class Transactions:
     def _next(self) -> _Writer:
         """Take the producer that was opened for the next transaction, and let the one after it be opened."""
         writer = self._ready.popleft().result()
-        current = next(self._ids)
         if not self._ready:
-            following = int(current.rpartition("-")[2]) + 1
-            self._ready.append(self._pool.submit(self._opened, f"{self._name}-{following % _SHARDS}"))
+            self._ready.append(self._pool.submit(self._opened, next(self._ids)))
         return writer
 
     def send(self, corrections: Sequence[Correction], halfway: Callable[[], None]) -> list[int]:
