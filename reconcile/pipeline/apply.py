@@ -186,8 +186,9 @@ class _Applying:
         # After the outbox: an event that waits there no more is in the log.
         with cluster_client(job) as cluster:
             log = LogView.read(job, cluster)
+            form = log.form(cluster)
         aggregates = log.aggregates(ids)
-        writer = CorrectionWriter(contract, log.form, job.run.id, link.since)
+        writer = CorrectionWriter(contract, form, job.run.id, link.since)
         logged: dict[str, LoggedAggregate] = {}
         for id_ in ids:
             with suppress(ValueError):  # its records are gone, and their key cannot be made of the id

@@ -48,20 +48,23 @@ class LogView:
 
     job: Job
     history: History
-    form: TopicForm
-    """How the newest records are written."""
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
 
     @classmethod
     def read(cls, job: Job, cluster: ClusterClient) -> LogView:
         """Read the log up to where it ends now."""
-        topic = job.contract.topic
-        partitions = cluster.topic(topic.name).partitions
-        begins, ends = cluster.begins(topic.name, partitions), cluster.ends(topic.name, partitions)
-        history = history_up_to(job, ends)
-        samples = topic_form.newest(cluster, topic.name, begins, ends)
-        carried, amounts = planning.carried_paths(job.contract), sorted(added(job.contract))
-        form = topic_form.learned(topic, samples, value_schema(job), carried, amounts)
-        return cls(job, history, form)
+        topic = job.contract.topic.name
+        partitions = cluster.topic(topic).partitions
+        begins, ends = cluster.begins(topic, partitions), cluster.ends(topic, partitions)
+        return cls(job, history_up_to(job, ends), begins, ends)
+
+    def form(self, cluster: ClusterClient) -> TopicForm:
+        """Read how the newest records are written."""
+        topic, contract = self.job.contract.topic, self.job.contract
+        samples = topic_form.newest(cluster, topic.name, self.begins, self.ends)
+        carried, amounts = planning.carried_paths(contract), sorted(added(contract))
+        return topic_form.learned(topic, samples, value_schema(self.job), carried, amounts)
 
     @property
     def records(self) -> DataFrame:

@@ -214,7 +214,7 @@ class _Planning:
         return TopicFacts(
             inference=inference,
             router=Router.of(inference, view.history.index.partitions),
-            form=view.form,
+            form=view.form(cluster),
             compacted=layout is not None and layout.compacted,
             aggregates=view.aggregates(each for draft in drafts for each in draft.ids),
         )

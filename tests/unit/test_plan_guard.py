@@ -201,7 +201,8 @@ def test_an_event_that_is_published_while_the_source_is_read_is_seen(monkeypatch
 
     def log(*_: object) -> SimpleNamespace:
         seen = {"u-1": LoggedAggregate(key=b"u-1", version=5 if published else 4)}
-        return SimpleNamespace(form=TopicForm(Codec("json"), usual_type="Renamed"), aggregates=lambda _ids: seen)
+        form = TopicForm(Codec("json"), usual_type="Renamed")
+        return SimpleNamespace(form=lambda _cluster: form, aggregates=lambda _ids: seen)
 
     def waiting(_ids: object) -> dict[str, WaitingEvents]:
         published.append("u-1")
