@@ -11,18 +11,31 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/pytest
 # A file's tests share servers; the files that take longest come first.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+EXAMPLES := tests/e2e/test_examples.py
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
 
 .PHONY: demo
 demo: setup ## bring the demo world up, seed it, plant every fault, show them, take it down
 	$(BIN)/reconcile demo
 
+.PHONY: example-debezium
+example-debezium: setup ## pipelines of Debezium and its JDBC sink, with their faults: audit, repair, take down
+	$(BIN)/python -m examples.debezium
+
+.PHONY: example-outbox-router
+example-outbox-router: setup ## Debezium's outbox event router and a service, with their faults: audit, repair, take down
+	$(BIN)/python -m examples.outbox_router
+
 .PHONY: test
-test: setup check ## all of `check`, and all other tests, against a real Postgres, Kafka, Spark and Airflow
-	$(PYTEST) $(SIDE_BY_SIDE) tests/integration tests/e2e
+test: setup jars/.lakes check ## all of `check`, and all other tests, against a real Postgres, Kafka, Spark and Airflow
+	$(PYTEST) $(SIDE_BY_SIDE) tests/integration tests/e2e --ignore=$(EXAMPLES)
+
+.PHONY: test-example
+test-example: setup ## the examples as tests; they fetch 75 MB more, and take minutes
+	$(PYTEST) -q $(EXAMPLES)
 
 .PHONY: coverage
 coverage: setup ## all of `test`, with the lines that it reaches: at least 90 % of all, 98 % of the domain
@@ -52,6 +65,11 @@ schema: $(VENV)/.ready ## write the JSON Schemas in docs anew: of contracts, and
 
 .PHONY: setup
 setup: $(VENV)/.ready jars/.ready ## the virtual environment, the jars, and an archive of Spark's classes
+
+# What only the tables of lakes need, such as those that the tests have.
+jars/.lakes: jars/.ready
+	@RECONCILE_JARS= $(BIN)/reconcile setup --with iceberg,delta
+	@touch $@
 
 .PHONY: wheel-test
 wheel-test: setup ## build the wheel, and try it in empty environments, away from the clone

@@ -20,7 +20,7 @@ import psycopg2
 from reconcile.control.corrections import CorrectionOutcome, CorrectionState, Emitted, Intent
 from reconcile.control.store import ControlStore, open_control
 from reconcile.lab.folder import Lab, Ports
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 from reconcile.settings.settings import Settings
 
 PORTS = Ports(postgres=15522, kafka=19522, controller=19523)
@@ -80,7 +80,7 @@ def main() -> None:
         lab = Lab(Path(folder) / "lab")
         lab.root.mkdir()
         lab.remember(ports=PORTS)
-        postgres = Postgres(lab)
+        postgres = PostgresServer(lab)
         postgres.up()
         try:
             connection = psycopg2.connect(lab.url("postgres", "postgres"))

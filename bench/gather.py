@@ -21,12 +21,12 @@ from reconcile.audit import compare
 from reconcile.domain.canonical import Layout
 from reconcile.domain.case import FieldRule
 from reconcile.gather.stores import buckets, digest
-from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.digest import DigestReading, Mode, Side
 from reconcile.gather.stores.link_rows import PostgresRows
 from reconcile.gather.stores.postgres_store import PostgresStore
 from reconcile.gather.stores.session import open_session
 from reconcile.lab.folder import Lab, Ports
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.services.database import connect
 from reconcile.settings.settings import Settings, Spark
 from reconcile.settings.urls import parse
@@ -76,7 +76,7 @@ def sides(lab: Lab, rows: int) -> Iterator[tuple[PostgresRows, PostgresRows]]:
             opened = stack.enter_context(open_session(table, url))
             snapshot = opened.take_snapshot()
             side = Side(("id",), COLUMNS, table=table, version="version")
-            reading = Reading(side, TYPES, digest_form(), Mode.NATIVE, digest.bucket_count(rows))
+            reading = DigestReading(side, TYPES, digest_form(), Mode.NATIVE, digest.bucket_count(rows))
             found.append(PostgresRows(PostgresStore(table, url, snapshot.id), opened, reading))
         yield found[0], found[1]
 
@@ -104,7 +104,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     lab = Lab(folder)
     lab.remember(ports=Ports(postgres=15602, kafka=19452, controller=19453))
-    postgres = Postgres(lab)
+    postgres = PostgresServer(lab)
     postgres.up()
     try:
         with closing(connect(lab.url("postgres", "postgres"))) as database, database, database.cursor() as cursor:
@@ -132,7 +132,7 @@ def measure(spark: Any, lab: Lab, ours: PostgresRows, theirs: PostgresRows) -> N
     full = [replace(each, reading=replace(each.reading, mode=Mode.FULL)) for each in (ours, theirs)]
 
     def digested() -> Any:
-        return buckets.compare(ours.store, ours.reading, theirs.store, theirs.reading)
+        return buckets.compare(ours, theirs)
 
     def written(readers: list[PostgresRows], folder: str, chosen: Sequence[int] | None = None) -> None:
         def one(number: int) -> None:

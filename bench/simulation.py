@@ -141,14 +141,16 @@ class History:
     def culprits(self) -> tuple[Fault, ...]:
         """The faults that make the difference: without one of them it would be another, or none.
 
-        Where each of several would do alone, all those count without which together it would be another.
+        Where each of several would do alone, all those count without which together it would be another. That is so
+        also beside a fault without which alone it would be another: what it hides has still more than one cause.
         """
-        seen = self.outcome.difference
+        seen, found = self.outcome.difference, list[tuple[Fault, ...]]()
         for size in range(1, len(self.faults) + 1):
-            found = [some for some in combinations(self.faults, size) if self._without(*some).difference != seen]
-            if found:
-                return tuple(dict.fromkeys(fault for some in found for fault in some))
-        return ()
+            smaller = [set(some) for some in found]
+            for some in combinations(self.faults, size):
+                if not any(each <= set(some) for each in smaller) and self._without(*some).difference != seen:
+                    found.append(some)
+        return tuple(dict.fromkeys(fault for some in found for fault in some))
 
     @cached_property
     def causes(self) -> frozenset[Cause]:
@@ -390,9 +392,9 @@ class History:
             if event is not None and (back or fault.kind in ("stash", "retry", "dead_letter")):
                 kind: ParkedIn = "retry" if back else fault.kind  # type: ignore[assignment]
                 resolved = _BACK if back else None
-                place = event.place
+                place, put_aside = event.place, event.at + timedelta(minutes=1)
                 found.append(
-                    Parked(kind, f"user.{kind}", 0, 0, event.at, place, event.event_id, event.version, resolved)
+                    Parked(kind, f"user.{kind}", 0, 0, put_aside, place, event.event_id, event.version, resolved)
                 )
         return found
 

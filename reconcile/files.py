@@ -18,14 +18,22 @@ def committed(*parts: str) -> Path:
 
 
 def jars(configuration: str) -> list[Path]:
-    """Give the jars of one configuration of ivy.xml: `spark` or `broker`."""
+    """Give the jars of one configuration of ivy.xml: `spark`, `broker`, `iceberg` or `delta`."""
     folder = jars_folder() / configuration
     found = sorted(folder.glob("*.jar"))
     if not found:
+        command = (
+            "reconcile setup" if configuration in ("spark", "broker") else f"reconcile setup --with {configuration}"
+        )
         raise RefusedError(
-            f"no jars in {folder}: run `reconcile setup`, or point RECONCILE_JARS at the folder that holds them"
+            f"no jars in {folder}: run `{command}`, or point RECONCILE_JARS at the folder that holds them"
         )
     return found
+
+
+def has_jars(configuration: str) -> bool:
+    """Tell whether the jars of one configuration were fetched."""
+    return any((jars_folder() / configuration).glob("*.jar"))
 
 
 def class_archive() -> Path:

@@ -28,8 +28,18 @@ OWNERS = (
     "long application",
     "open transactions",
     "proxy",
+    "consumer",
+    "consumer proxy",
+    "library tables",
+    "redis",
+    "redis server",
+    "debezium",
+    "outbox router",
+    "lakes",
+    "mariadb",
+    "mariadb server",
 )
-ROOM = 25
+ROOM = 40
 """How many owners a worker has room for."""
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
@@ -38,3 +48,8 @@ def ports_of(owner: str) -> Ports:
     """Give the three ports of an owner in this worker."""
     number = _WORKER * ROOM + OWNERS.index(owner)
     return Ports(postgres=15500 + number, kafka=19200 + 2 * number, controller=19201 + 2 * number)
+
+
+def connect_port_of(owner: str) -> int:
+    """Give the port of an owner's worker of Kafka Connect."""
+    return 18200 + _WORKER * ROOM + OWNERS.index(owner)

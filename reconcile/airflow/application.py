@@ -62,7 +62,7 @@ def application(
         about(run_id=run_id, contract=contract.aggregate),
         open_control(settings) as control,
         control.leases.hold_contract(contract.aggregate, run_id, patience) as held,
-        session(settings, f"reconcile {run_id}") as spark,
+        session(settings.reading(contract.stores), f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
         scope = All() if ids is None else Ids.of(ids)

@@ -69,9 +69,9 @@ def configuration(settings: Settings, master: str, name: str, deploy_mode: str |
 
 def jars(settings: Settings) -> str:
     """Build the list of jars for spark-submit."""
-    from reconcile import files as ours
+    from reconcile.spark.session import jars as needed
 
-    return ",".join([*map(str, ours.jars("spark")), *settings.spark.listed("spark.jars")])
+    return needed(settings)
 
 
 def files(settings: Settings, *more: Path) -> str:

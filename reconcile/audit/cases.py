@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -13,11 +13,12 @@ from reconcile.audit import columns
 from reconcile.audit.home_partition import Router
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
-from reconcile.domain.canonical import version_number
-from reconcile.domain.case import Case, Event, LedgerEntry, Link, Parked, Row, Undecided
+from reconcile.domain.canonical import can_hold, version_number
+from reconcile.domain.case import Case, Event, FieldRule, LedgerEntry, Link, Parked, Row, Undecided
+from reconcile.domain.deletion import told_version
 from reconcile.domain.finding import Finding, ProposedRepair, redact, to_data
 from reconcile.domain.key import encode
-from reconcile.domain.plan_rules import Terms, by_finding
+from reconcile.domain.plan_rules import PlanTerms, by_finding
 from reconcile.gather.log.history_columns import (
     DELETES,
     EVENT_ID,
@@ -75,13 +76,13 @@ class Attributing:
     sensitive: frozenset[str]
     key_type: str | None
     """How ids become keys; None where records show that nobody can tell."""
-    terms: Terms
+    terms: PlanTerms
     main: bool
     """Whether corrections go to the topic itself."""
 
     @classmethod
     def of(
-        cls, contract: Contract, consumer: Consumer, link: Link, router: Router, key_type: str | None, terms: Terms
+        cls, contract: Contract, consumer: Consumer, link: Link, router: Router, key_type: str | None, terms: PlanTerms
     ) -> Attributing:
         """Build it for one link."""
         return cls(
@@ -116,11 +117,12 @@ class Attributing:
 
     def case(self, row: dict[str, Any]) -> Case:
         """Build a case of what was joined for one suspect."""
-        listed = tuple(self._event(each) for each in row[columns.EVENTS] or ())
+        source = self._row(row[columns.SOURCE])
+        listed = tuple(self._event(each, source) for each in row[columns.EVENTS] or ())
         return Case(
             link=self.link,
             id=row[ID],
-            source=self._row(row[columns.SOURCE]),
+            source=source,
             copy=self._row(row[columns.COPY]),
             settled_source=self._row(row[columns.SETTLED]),
             settled_absent=row[columns.SETTLED] is None and row[columns.DIFFERS],
@@ -153,8 +155,9 @@ class Attributing:
         values = read["fields"] or [None] * len(self.link.fields)
         return Row(dict(zip(names, values, strict=True)), version_number(read["version"]), read["count"] or 1)
 
-    def _event(self, read: dict[str, Any]) -> Event:
-        version, ignored = version_number(read[VERSION]), read[TYPE] in self.ignored
+    def _event(self, read: dict[str, Any], source: Row | None) -> Event:
+        version = told_version(version_number(read[VERSION]), read[DELETES])
+        ignored = read[TYPE] in self.ignored
         problem = None
         if not read[READABLE]:
             problem = "its value cannot be read"
@@ -162,23 +165,38 @@ class Attributing:
             problem = "it carries no version"
         routing, routed_by = self.router.routing(read[KEY], read[PARTITION], read[OFFSET])
         names = [rule.name for rule in self.link.fields]
-        values = zip(names, read[columns.TELLS], read[columns.VALUES], strict=True)
-        bad = zip(names, read[columns.BAD], strict=True)
+        said = dict(zip(names, read[columns.VALUES], strict=True))
+        bad = {name for name, unreadable in zip(names, read[columns.BAD], strict=True) if unreadable}
+        agreed = {} if source is None else {name: text for name, text in said.items() if source.fields[name] == text}
+        unheld = tuple(rule.name for rule in self.link.fields if rule.name in agreed and _is_unheld(rule, agreed, bad))
+        unreadable = bad.difference(unheld)
         return Event(
             partition=read[PARTITION],
             offset=read[OFFSET],
             at=_instant(read[TIMESTAMP]),
             event_id=read[EVENT_ID],
-            fields={name: value for name, tells, value in values if tells},
+            fields={
+                name: None if name in unreadable else said[name]
+                for name, tells in zip(names, read[columns.TELLS], strict=True)
+                if tells
+            },
             version=version,
             type=read[TYPE],
             deletes=read[DELETES],
             ignored=ignored,
             problem=problem,
-            bad_fields=tuple(name for name, unreadable in bad if unreadable),
+            bad_fields=tuple(name for name in names if name in unreadable),
+            unheld=unheld,
+            untold=tuple(name for name, left_out in zip(names, read[columns.UNTOLD], strict=True) if left_out),
             routing=routing,
             routed_by=routed_by,
         )
+
+
+def _is_unheld(rule: FieldRule, values: Mapping[str, str | None], unreadable: Collection[str]) -> bool:
+    """Whether no value of the copy's column is what source and event say alike."""
+    text = values[rule.name]
+    return text is not None and (rule.name in unreadable or not can_hold(rule.column or "", text))
 
 
 def newest(events: DataFrame) -> DataFrame:
@@ -322,7 +340,8 @@ def _entry(read: dict[str, Any]) -> LedgerEntry:
     place = None
     if read["partition"] is not None and read["offset"] is not None:
         place = read["partition"], read["offset"]
-    return LedgerEntry(read["event_id"], place, None if read["at"] is None else _instant(read["at"]))
+    at = None if read["at"] is None else _instant(read["at"])
+    return LedgerEntry(read["event_id"], place, at, read.get("unapplied"), read.get("because"))
 
 
 def _instant(micros: int) -> datetime:

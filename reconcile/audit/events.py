@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
-from reconcile.audit.columns import BAD, TELLS, VALUES
-from reconcile.contract.model import Consumer, Topic
-from reconcile.contract.terms import TOMBSTONE
-from reconcile.domain import mapping
+from reconcile.audit.columns import BAD, GONE, TELLS, UNTOLD, VALUES
+from reconcile.contract.consumer import ComparedField, Consumer, EncodedValue
+from reconcile.contract.model import Topic
+from reconcile.domain import mapping, untold
 from reconcile.domain.canonical import CanonicalType
 from reconcile.gather.log import json_objects
 from reconcile.gather.log.history_columns import (
@@ -46,25 +47,24 @@ def event_values(
     """Add to the records of a history what they say of a consumer's fields."""
     from pyspark.sql import functions as f
 
-    expressions = {number: field.event for number, field in enumerate(consumer.fields) if field.event is not None}
-    delete = None if topic.delete == TOMBSTONE else topic.delete
-    wanted = [path for text in (*expressions.values(), *([delete] if delete else [])) for path in mapping.paths(text)]
+    events = {number: field.event for number, field in enumerate(consumer.fields) if field.event is not None}
+    of_fields = [path for field in consumer.fields for path in field.event_paths]
+    wanted = [*of_fields, *_tested_paths(topic)]
     parsed, at = json_objects.with_paths(records, VALUE, wanted, _OBJECT)
     names = {path: f"_path_{number}" for number, path in enumerate(dict.fromkeys(wanted))}
     with_paths = parsed.withColumns({names[path]: at[path] for path in names})
-    with _lenient(spark):
-        evaluated = {f"_field_{n}": f.expr(mapping.with_names(text, names)) for n, text in expressions.items()}
-        if delete:
-            evaluated["_delete"] = f.expr(f"coalesce((\n{mapping.with_names(delete, names)}\n), false)")
-        with_values = with_paths.withColumns(evaluated) if evaluated else with_paths
-    deletes = f.col(DELETES) | f.col("_delete") if delete else f.col(DELETES)
-    silent = f.lit(False), f.lit(None).cast("string"), f.lit(False)
-    texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in expressions}
+    with lenient(spark):
+        evaluated = {f"_field_{n}": _evaluated(event, names) for n, event in events.items()}
+        with_values = with_paths.withColumns(evaluated | {GONE: _gone(topic, names)})
+    silent = f.lit(False), f.lit(None).cast("string"), f.lit(False), f.lit(False)
+    texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in events}
     fields = [
-        silent if (text := texts.get(n)) is None else _field(expressions[n], text, n, names, topic)
-        for n in range(len(consumer.fields))
+        silent
+        if (text := texts.get(n)) is None
+        else _field(field, text, _as_written(with_values, field, n, names), n, names, topic)
+        for n, field in enumerate(consumer.fields)
     ]
-    tells, values, bad = (f.array(*each) for each in zip(*fields, strict=True))
+    tells, values, bad, unsaid = (f.array(*each) for each in zip(*fields, strict=True))
     return with_values.select(
         ID,
         KEY,
@@ -75,25 +75,83 @@ def event_values(
         EVENT_ID,
         TYPE,
         READABLE,
-        deletes.alias(DELETES),
+        f.col(GONE).alias(DELETES),
         tells.alias(TELLS),
         values.alias(VALUES),
         bad.alias(BAD),
+        unsaid.alias(UNTOLD),
     )
 
 
-def _field(
-    expression: str, text: Column, number: int, names: Mapping[str, str], topic: Topic
-) -> tuple[Column, Column, Column]:
-    """Build of one field whether records say anything of it, its text, and whether its value cannot be read."""
+def with_gone(records: DataFrame, topic: Topic) -> DataFrame:
+    """Add GONE to the records of a history: whether they delete, by themselves or by the contract's tests."""
     from pyspark.sql import functions as f
 
-    paths = mapping.paths(expression)
+    paths = dict.fromkeys(_tested_paths(topic))
+    names = {path: f"_path_{number}" for number, path in enumerate(paths)}
+    places = {path: "$" + "".join(f"['{step}']" for step in mapping.steps(path)) for path in paths}
+    with_paths = records.withColumns({name: f.get_json_object(VALUE, places[path]) for path, name in names.items()})
+    with lenient(records.sparkSession):
+        return with_paths.withColumn(GONE, _gone(topic, names)).drop(*names.values())
+
+
+def _tested_paths(topic: Topic) -> list[str]:
+    return [path for test in topic.delete_tests for path in mapping.paths(test)]
+
+
+def _gone(topic: Topic, names: Mapping[str, str]) -> Column:
+    """Build whether a record deletes, of the columns with its paths."""
+    from pyspark.sql import functions as f
+
+    tests = (f.expr(f"coalesce((\n{mapping.with_names(test, names)}\n), false)") for test in topic.delete_tests)
+    return reduce(or_, tests, f.col(DELETES))
+
+
+def _evaluated(event: str | EncodedValue, names: Mapping[str, str]) -> Column:
+    """Build what an event says, of the columns with its paths."""
+    from pyspark.sql import functions as f
+
+    if not isinstance(event, EncodedValue):
+        return f.expr(mapping.with_names(event, names))
+    encoding, column = event.encoding, f.col(names[event.path])
+    if encoding.form == "base64":
+        return f.try_to_binary(column, f.lit("base64"))
+
+    def decode(text: str | None) -> str | None:
+        try:
+            return None if text is None else encoding.decode(text)
+        except ValueError:
+            return None
+
+    return f.udf(decode, "string", useArrow=True)(column)
+
+
+def _field(
+    field: ComparedField, text: Column, written: Column, number: int, names: Mapping[str, str], topic: Topic
+) -> tuple[Column, Column, Column, Column]:
+    """Build of one field whether records tell it, its text, whether that cannot be read, and whether it is left out."""
+    from pyspark.sql import functions as f
+
+    paths, event = field.event_paths, field.event
+    forms = untold.in_records(topic.untold)
+    unsaid = reduce(or_, (f.coalesce(f.col(names[path]).isin(*forms), f.lit(False)) for path in paths))
     bad = _all([f.col(names[path]).isNotNull() for path in paths]) & text.isNull()
-    if _CASTS.search(expression) is None or _TO_NULL.search(expression) is not None:
+    if isinstance(event, str) and (_CASTS.search(event) is None or _TO_NULL.search(event) is not None):
         bad &= f.col(f"_field_{number}").isNotNull()  # NULL may be what the expression makes of it
     tells = _all([_present(path) for path in paths]) if topic.state == "patch" else f.lit(True)
-    return tells, text, f.coalesce(bad, f.lit(False))
+    bad = f.coalesce(bad, f.lit(False)) & ~unsaid
+    return tells & ~unsaid, f.when(~unsaid, f.coalesce(text, f.when(bad, written))), bad, unsaid
+
+
+def _as_written(values: DataFrame, field: ComparedField, number: int, names: Mapping[str, str]) -> Column:
+    """Build the text in a record of a value that has no canonical form; NULL where several paths make it, or bytes."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType
+
+    if isinstance(values.schema[f"_field_{number}"].dataType, StringType):
+        return f.col(f"_field_{number}")
+    alone = isinstance(field.event, str) and len(field.event_paths) == 1
+    return f.col(names[field.event_paths[0]]) if alone else f.lit(None).cast("string")
 
 
 def _present(path: str) -> Column:
@@ -112,7 +170,7 @@ def _all(conditions: Sequence[Column]) -> Column:
 
 
 @contextmanager
-def _lenient(spark: SparkSession) -> Iterator[None]:
+def lenient(spark: SparkSession) -> Iterator[None]:
     """Let a cast that cannot be done give NULL: one record that breaks its schema must not end the run.
 
     Spark settles this when an expression is analysed, so the setting is needed no longer than that; canonical texts

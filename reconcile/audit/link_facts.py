@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Consumer, Contract
+from reconcile.domain import untold
 from reconcile.domain.canonical import CanonicalType
 from reconcile.domain.case import FieldRule, Link, Place
 from reconcile.gather.evidence.ledger import as_spelled
 from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.log.history_columns import EVENT_ID, TIMESTAMP
 from reconcile.gather.log.index import Index
+from reconcile.gather.stores.library_tables import LEDGER, Registration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,25 +67,44 @@ def link_facts(
     now: Fence,
 ) -> Link:
     """Put them together; `before` is the fence of the first reading, `now` that of the second."""
+    group = now.consumer(consumer.name)
+    registration = group.registration(contract.topic.name)
+    columns = [None] * len(rules) if group.types is None else group.types.fields
     return Link(
         name=contract.link(consumer),
         topic=contract.topic.name,
-        fields=rules,
+        fields=tuple(replace(rule, column=column) for rule, column in zip(rules, columns, strict=True)),
         places=_places(before, before.consumer(consumer.name), now, log),
         patch=contract.topic.state == "patch",
         records=consumer.semantics == "records",
+        expires=consumer.expires,
         event_versions=contract.topic.version is not None,
         source_versions=contract.source.version is not None,
         copy_versions=consumer.version is not None,
         dense_versions=log.dense_versions,
         guarded=consumer.guard != "none",
         compacted=now.topic.compacted,
-        ledger=consumer.failure.ledger is not None,
-        ledger_begins=reach.begins,
+        ledger=consumer.failure.ledger is not None or (registration is not None and registration.ledger),
+        ledger_begins=_ledger_begins(consumer, registration, reach, now),
         ledger_since=reach.since,
+        untold=untold.in_copies(contract.topic.untold),
         ledger_by_position=ledger_by_position(contract, consumer),
         corrections=log.corrections,
     )
+
+
+def _ledger_begins(
+    consumer: Consumer, registration: Registration | None, reach: Reach, now: Fence
+) -> Mapping[int, int] | None:
+    """Choose from where on nothing is pruned: the library's ledger may have lost whatever the topic no longer has.
+
+    Its oldest entry does not tell: of what was given up it stays.
+    """
+    declared = consumer.failure.ledger
+    by_library = registration is not None if declared is None else declared.table == LEDGER
+    if reach.begins is None or not by_library:
+        return reach.begins
+    return {each.partition: max(each.begin, reach.begins.get(each.partition, 0)) for each in now.topic.partitions}
 
 
 def _places(before: Fence, group: ConsumerFence, now: Fence, log: KnownLog) -> dict[int, Place]:

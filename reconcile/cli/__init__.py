@@ -24,6 +24,7 @@ _MODULES = {
     "contract": "contract", "run": "run", "gather": "run", "audit": "run", "quality": "quality", "plan": "repair",
     "apply": "repair", "verify": "repair", "findings": "findings", "explain": "explain", "trace": "trace",
     "runs": "findings", "report": "report", "history": "history", "web": "web", "fence": "fence", "doctor": "doctor",
+    "consumer": "consumer", "stash": "stash", "dead-letters": "dead_letters", "damaged": "damaged",
     "lab": "lab", "setup": "setup", "demo": "demo", "request": "request", "airflow": "airflow",
 }  # fmt: skip
 """The commands, in the order of help, and the module that each is in."""
@@ -40,7 +41,7 @@ class _Commands(click.Group):
         """Load a command; None if there is none of this name."""
         if name not in _MODULES:
             return None
-        command = getattr(import_module(f"reconcile.cli.{_MODULES[name]}"), name)
+        command = getattr(import_module(f"reconcile.cli.{_MODULES[name]}"), name.replace("-", "_"))
         assert isinstance(command, click.Command)
         _add_log_options(command)
         return command

@@ -31,12 +31,13 @@ def contract() -> None:
 @options.as_json
 @click.pass_context
 def check(context: click.Context, file: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
-    """Check the contract FILE. Exits 0 if it is valid, 2 if not.
+    """Check the contract FILE. Exits 0 if it is valid, also with warnings, and 2 if not.
 
     With --config, also check that the settings have the connections that it names.
     """
     settings = None if config is None else load_settings(config, workspace)
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
     summary = ""
     try:
         checked = load_contract(file)
@@ -44,20 +45,22 @@ def check(context: click.Context, file: Path, config: Path | None, workspace: st
         problems = error.problems
     else:
         summary = _summary(checked)
+        warnings = tuple(checked.warnings())
         if settings is not None:
             problems = tuple(_unknown(checked, settings))
     if as_json:
         from reconcile.cli.outputs import ContractCheck
 
-        print_json(ContractCheck(file=str(file), valid=not problems, problems=problems))
-    elif problems:
+        print_json(ContractCheck(file=str(file), valid=not problems, problems=problems, warnings=warnings))
+        context.exit(COULD_NOT_TELL if problems else 0)
+    for warning in warnings:
+        click.echo(f"{file}: warning: {warning}", err=True)
+    if problems:
         for problem in problems:
             where = f" (line {problem.line})" if problem.line else ""
             click.echo(f"{file}: {problem}{where}", err=True)
-    else:
-        click.echo(f"{file}: {summary}")
-    if problems:
         context.exit(COULD_NOT_TELL)
+    click.echo(f"{file}: {summary}")
 
 
 @contract.command()

@@ -20,7 +20,7 @@ from reconcile.contract.model import Contract, load_contract
 from reconcile.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from reconcile.audit.topology import Check, Facts
+    from reconcile.audit.topology import Check, TopologyFacts
     from reconcile.cli.outputs import DoctorOutput
     from reconcile.gather.fence.fence import Fence
 
@@ -58,13 +58,13 @@ def doctor(context: click.Context, contract: Path, read_settings: options.ReadSe
     context.exit(code)
 
 
-def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
-    from reconcile.audit.topology import Facts
+def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:
+    from reconcile.audit.topology import TopologyFacts
     from reconcile.audit.topology.facts import log_facts
     from reconcile.gather.fence.opening import open_fence
-    from reconcile.gather.log.avro import avro_schema
     from reconcile.gather.log.history import extend
     from reconcile.gather.log.store import HistoryStore
+    from reconcile.gather.log.value_reader import value_reader
     from reconcile.gather.topology_facts import cluster_facts
     from reconcile.kafka.client import ClusterClient
     from reconcile.spark.session import session
@@ -77,17 +77,19 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> Facts:
     connection = settings.cluster(topic.cluster)
     with closing(ClusterClient(topic.cluster, connection.resolve())) as cluster:
         found = cluster_facts(cluster, contract)
-    avro = avro_schema(topic, file.parent, settings)
+    values = value_reader(topic, file.parent, settings)
     until = {each.partition: each.log_end for each in fence.topic.partitions}
-    with session(settings, f"reconcile doctor {contract.aggregate}") as spark:
+    with session(settings.reading(contract.stores), f"reconcile doctor {contract.aggregate}") as spark:
         _LOG.info("reading the log")
         store = HistoryStore.of(Workspace(settings.workspace, spark))
-        history = extend(spark, topic, connection, until, store, avro=avro)
+        history = extend(spark, topic, connection, until, store, values=values)
         log = log_facts(history.records(spark), history.index, topic)
-    return Facts(contract, fence, found, log)
+    return TopologyFacts(contract, fence, found, log)
 
 
-def _output(file: Path, facts: Facts, checks: Sequence[Check], unreadable: Sequence[str], code: int) -> DoctorOutput:
+def _output(
+    file: Path, facts: TopologyFacts, checks: Sequence[Check], unreadable: Sequence[str], code: int
+) -> DoctorOutput:
     from reconcile.cli.outputs import DoctorOutput, ProbablePartitioner
 
     inference = facts.log.inference
@@ -109,7 +111,7 @@ def _output(file: Path, facts: Facts, checks: Sequence[Check], unreadable: Seque
     )
 
 
-def _show(facts: Facts, checks: Sequence[Check]) -> None:
+def _show(facts: TopologyFacts, checks: Sequence[Check]) -> None:
     from rich.console import Console
     from rich.text import Text
 

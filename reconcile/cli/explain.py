@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from datetime import datetime
 
@@ -40,7 +41,7 @@ def explain(
     if not found:
         raise RefusedError(
             f"the run {run_id} did not look closely at {quoted(aggregate_id)}: it agreed, or neither side has it;"
-            f" `reconcile run CONTRACT --id {aggregate_id}` looks at it"
+            f" `reconcile run CONTRACT --id {shlex.quote(aggregate_id)}` looks at it"
         )
     if as_json:
         stories = [

@@ -74,6 +74,8 @@ def _show(found: Fence) -> None:
     parts = [source.store]
     if source.snapshot:
         parts.append(f"at {source.snapshot.taken_at:%Y-%m-%d %H:%M:%S} UTC, about {source.rows:,} rows")
+    if source.cut is not None:
+        parts.append(f"at {source.cut}")
     if source.outbox_pending is not None:
         parts.append(f"{source.outbox_pending:,} outbox rows not yet published")
     if not source.limits:
@@ -106,6 +108,9 @@ def _show_consumers(found: Fence) -> None:
     for missing in found.unread:
         shown.add_row(missing.name, "-", "could not be read", "-", "-", "-")
     console().print(shown)
+    for each in found.consumers:
+        if each.cut is not None:
+            console().print(f"{each.name} is read at {each.cut} of {each.store}")
 
 
 def _show_partitions(found: Fence) -> None:

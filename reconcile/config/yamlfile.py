@@ -17,7 +17,7 @@ from reconcile.config.yamltree import Node, UnfitTreeError, compose
 from reconcile.errors import InvalidFileError, Problem
 
 LARGEST_FILE = 1024 * 1024
-MOST_DIGITS = 18
+MOST_DIGITS = 19
 MOST_PROBLEMS = 100
 
 KeyPath = tuple[str | int, ...]

@@ -17,7 +17,9 @@ from reconcile.contract.terms import (
     Amount,
     Columns,
     Count,
+    EncodingName,
     EventExpression,
+    EventPath,
     Name,
     NotEmpty,
     Ratio,
@@ -27,7 +29,9 @@ from reconcile.contract.terms import (
     TopicName,
     rows_contradictions,
 )
+from reconcile.domain import mapping
 from reconcile.domain.cause import Cause
+from reconcile.domain.encoding import Encoding, parse
 
 Policy = Literal["ignore", "block", "retry-then-dead-letter", "retry-topics", "stash"]
 Dialect = Literal[
@@ -59,6 +63,13 @@ class FailureTopic(Model):
     """The group that reads the topic; left out, it is the consumer's own."""
 
 
+class DelayedTopic(FailureTopic):
+    """A retry topic: a topic for failed events, in which each waits before it is tried again."""
+
+    delay: Duration | None = None
+    """How long an event waits there; left out, 10 s in the first topic, then 1 min, 10 min, 1 h, 6 h and 1 d."""
+
+
 class StashTable(Model):
     """A table in the consumer's store that holds events which could not be applied."""
 
@@ -86,6 +97,14 @@ def _failure_topic(value: Any) -> Any:
     raise ValueError("expected a topic's name, or {topic: ..., group: ...}")
 
 
+def _delayed_topic(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"topic": value}
+    if isinstance(value, (dict, DelayedTopic)):
+        return value
+    raise ValueError("expected a topic's name, or {topic: ..., group: ..., delay: ...}")
+
+
 def _stash(value: Any) -> Any:
     if isinstance(value, str):
         return {"topic": value}
@@ -101,6 +120,9 @@ def _stash_kind(value: Any) -> str:
 
 TopicAndGroup = Annotated[
     FailureTopic, BeforeValidator(_failure_topic, json_schema_input_type=TopicName | FailureTopic)
+]
+RetryTopicAndDelay = Annotated[
+    DelayedTopic, BeforeValidator(_delayed_topic, json_schema_input_type=TopicName | DelayedTopic)
 ]
 AnyStash = Annotated[
     Annotated[FailureTopic, Tag("<kind:topic>")] | Annotated[StashTable, Tag("<kind:table>")],
@@ -135,7 +157,7 @@ class Failure(Model):
 
     policy: Policy
     """What happens to the event: dropped, tried until it works, retried and then dead-lettered, or put aside."""
-    retry: Annotated[tuple[TopicAndGroup, ...], Field(strict=False)] = ()
+    retry: Annotated[tuple[RetryTopicAndDelay, ...], Field(strict=False)] = ()
     """The retry topics, in the order in which an event goes through them."""
     dead_letter: TopicAndGroup | None = None
     """The topic of events that were given up."""
@@ -170,6 +192,30 @@ class Failure(Model):
             yield ("stash",), self.stash.topic
 
 
+class EncodedValue(Model):
+    """A value that stands in events as connectors write it."""
+
+    path: EventPath
+    """Where it stands in the event: one path."""
+    as_: EncodingName = Field(alias="as")
+    """How it is written: decimal(12,2) in base64, epoch_days, epoch_millis, epoch_micros, epoch_nanos, and the like."""
+
+    @property
+    def encoding(self) -> Encoding:
+        """How it is read and written."""
+        return parse(self.as_)
+
+
+def _event_kind(value: Any) -> str:
+    return "<kind:encoded>" if isinstance(value, (dict, EncodedValue)) else "<kind:expression>"
+
+
+EventValue = Annotated[
+    Annotated[EventExpression, Tag("<kind:expression>")] | Annotated[EncodedValue, Tag("<kind:encoded>")],
+    Discriminator(_event_kind),
+]
+
+
 class ComparedField(Model):
     """One thing that the source and the copy must agree on."""
 
@@ -179,14 +225,21 @@ class ComparedField(Model):
     """SQL over the source's row."""
     consumer: Sql
     """SQL over the copy's row; its type is the one that values are compared in."""
-    event: EventExpression | None = None
-    """Spark SQL in which `$.a.b` stands for that path of the event, as text."""
+    event: EventValue | None = None
+    """Spark SQL in which `$.a.b` stands for that path of the event, as text; or a path, and as what it is written."""
     apply: Literal["set", "add"] = "set"
     """`set`: the event holds the new value. `add`: the event holds what is added to the old one."""
     tolerance: Amount = Decimal(0)
     """How far two numbers may lie apart and still count as equal."""
     sensitive: bool = False
     """Whether values are kept out of reports and logs."""
+
+    @property
+    def event_paths(self) -> tuple[str, ...]:
+        """The paths that its event looks at."""
+        if isinstance(self.event, EncodedValue):
+            return (self.event.path,)
+        return () if self.event is None else mapping.paths(self.event)
 
 
 class Settle(Model):
@@ -275,6 +328,8 @@ class Consumer(Rows):
     """The consumer group that commits the offsets."""
     semantics: Literal["state", "records"] = "state"
     """`state`: one row per aggregate, updated in place. `records`: one row per event, never changed."""
+    expires: bool = False
+    """Whether rows of the copy may be gone, as those of a cache expire: one that is missing is tolerated."""
     guard: Literal["none", "newer", "newer-or-equal"] = "none"
     """Which versions the consumer accepts over the one that it has; `none`: all of them."""
     isolation: Literal["read_committed", "read_uncommitted"] | None = None
@@ -284,7 +339,7 @@ class Consumer(Rows):
     failure: Failure = Failure(policy="ignore")
     """What happens to events that could not be applied."""
     depends_on: Annotated[tuple[Text, ...], Field(strict=False)] = ()
-    """Other groups whose state this copy builds on."""
+    """Other groups whose state this copy builds on; a consumer of this contract also by its name."""
     settle: Settle = Settle()
     """How long to wait for the group and for rows in motion."""
     tolerance: Tolerance = Tolerance()
@@ -305,6 +360,8 @@ class Consumer(Rows):
             if field.apply == "add" and field.event is None:
                 message = "`apply: add` needs `event`, which tells how much each event adds"
                 found.append((("fields", index, "apply"), message))
+        if self.expires and self.semantics == "records":
+            found.append((("expires",), "is for copies of state: a record that is gone is lost"))
         if self.repair.compensate:
             found += [(("repair", "compensate"), message) for message in self._against_compensation()]
         require_consistent(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +16,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from reconcile.config import durations
 from reconcile.config.text import Text
 from reconcile.config.validation import Model, require_consistent, validated
-from reconcile.config.yamlfile import KeyPath, load
-from reconcile.contract.consumer import Consumer, FailureTopic, Ledger, RepairTopic, StashTable
+from reconcile.config.yamlfile import KeyPath, load, quoted
+from reconcile.contract.consumer import Consumer, DelayedTopic, FailureTopic, Ledger, RepairTopic, StashTable
 from reconcile.contract.terms import (
     TOMBSTONE,
-    DeleteTest,
+    Deletes,
     Locator,
     Name,
     NotEmpty,
@@ -30,10 +31,14 @@ from reconcile.contract.terms import (
     Version,
     rows_contradictions,
 )
+from reconcile.domain import deletion
+from reconcile.domain.untold import DEBEZIUM
+from reconcile.errors import Problem
 
 __all__ = [
     "Consumer",
     "Contract",
+    "DelayedTopic",
     "FailureTopic",
     "Key",
     "Ledger",
@@ -118,8 +123,11 @@ class Source(Rows):
 class Key(Model):
     """How an aggregate's id becomes a record's key."""
 
-    type: Literal["string", "uuid-bytes", "int64", "json"] = "string"
-    """`string`: UTF-8. `uuid-bytes`: 16 bytes. `int64`: 8 bytes, big endian. `json`: the id as JSON."""
+    type: Literal["string", "uuid-bytes", "int64", "json", "schema"] = "string"
+    """`string`: UTF-8. `uuid-bytes`: 16 bytes. `int64`: 8 bytes, big endian. `json`: the id as JSON.
+
+    `schema`: by the registry's schema that the key names, and then as `json`.
+    """
 
 
 class ValueSchema(Model):
@@ -145,10 +153,10 @@ class Topic(Model):
     """The name of the connection to the Kafka cluster."""
     name: TopicName
     """The topic's name."""
-    format: Literal["json", "avro", "debezium-json"] = "json"
+    format: Literal["json", "avro", "json-schema", "protobuf", "debezium-json"] = "json"
     """How values are written."""
     value_schema: ValueSchema | None = Field(default=None, alias="schema")
-    """Where the schema of the values is; needed for `format: avro`."""
+    """Where the schema of the values is; needed for `format: avro`, `json-schema` and `protobuf`."""
     key: Key = Key()
     """How an aggregate's id becomes a record's key."""
     partitioner: Literal["infer", "murmur2", "crc32", "fnv1a"] = "infer"
@@ -167,8 +175,12 @@ class Topic(Model):
     """Types of events that say nothing about the aggregate's state."""
     correction_type: Text | None = None
     """The type that corrections carry; left out, that of the aggregate's newest event."""
-    delete: DeleteTest = TOMBSTONE
-    """What deletes the aggregate: a tombstone, or an event for which a test such as $.deleted == true holds."""
+    delete: Deletes = TOMBSTONE
+    """What deletes the aggregate: a tombstone, an event for which a test such as $.deleted == true holds, or both."""
+    delete_as: Deletes | None = None
+    """How a deletion is written: one of these, or several records one behind the other; left out, as `delete` says."""
+    untold: Text = DEBEZIUM
+    """What events have in place of a value that they do not tell, as Debezium's for large ones that did not change."""
     value: Annotated[dict[Text, Sql], Field(min_length=1)] | None = None
     """How a value is built from a row of the source, for corrections: JSON fields, and SQL for each."""
 
@@ -177,7 +189,34 @@ class Topic(Model):
         if self.format == "avro" and self.value_schema is None:
             message = "avro values need `schema: {file: ...}` or `schema: {registry: ...}`"
             require_consistent([(("format",), message)])
+        by_registry = self.value_schema is not None and self.value_schema.registry is not None
+        if self.key.type == "schema" and not by_registry:
+            require_consistent([(("key", "type"), "keys by their schema need `schema: {registry: ...}`")])
+        if self.format in ("json-schema", "protobuf") and not by_registry:
+            message = f"{self.format} values need `schema: {{registry: ...}}`"
+            require_consistent([(("format",), message)])
+        unknown = [each for each in self.deletions if each != TOMBSTONE and deletion.writable(each) is None]
+        if self.delete_as is not None and unknown:
+            message = f"{quoted(unknown[0])} says not what to write: write tombstone, or a test `$.path == value`"
+            require_consistent([(("delete_as",), message)])
         return self
+
+    @property
+    def deletes(self) -> tuple[str, ...]:
+        """All that `delete` names; a tombstone always deletes."""
+        return self.delete if isinstance(self.delete, tuple) else (self.delete,)
+
+    @property
+    def delete_tests(self) -> tuple[str, ...]:
+        """The tests of `delete`."""
+        return tuple(each for each in self.deletes if each != TOMBSTONE)
+
+    @property
+    def deletions(self) -> tuple[str, ...]:
+        """The records that a deletion is written as, in their order; none where `delete` leaves a choice."""
+        if self.delete_as is None:
+            return self.deletes if len(self.deletes) == 1 else ()
+        return self.delete_as if isinstance(self.delete_as, tuple) else (self.delete_as,)
 
 
 class Contract(Model):
@@ -197,8 +236,9 @@ class Contract(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Contract:
         found: list[tuple[KeyPath, str]] = []
-        if len(self.source.id) > 1 and self.topic.key.type != "json":
-            found.append((("topic", "key", "type"), "an id of several columns needs the key type json"))
+        if len(self.source.id) > 1 and self.topic.key.type not in ("json", "schema"):
+            message = "an id of several columns needs the key type json, or schema"
+            found.append((("topic", "key", "type"), message))
         failure_topics = {topic for consumer in self.consumers for _, topic in consumer.failure.topics()}
         names: set[str] = set()
         for index, consumer in enumerate(self.consumers):
@@ -223,6 +263,9 @@ class Contract(Model):
                 if consumer.repair.compensate and others:
                     message = f"is the route of {', '.join(others)} too, which would add the differences as well"
                     found.append((path, message))
+            if consumer.repair.deletes and not self.topic.deletions:
+                message = "`topic.delete` names several forms: say in `topic.delete_as` how a deletion is written"
+                found.append(((*here, "repair", "deletes"), message))
             if consumer.repair.compensate and self.topic.format == "debezium-json" and self.topic.event_id is None:
                 message = (
                     "needs topic.event_id: corrections have no position in the source, by which a ledger knows events"
@@ -235,9 +278,38 @@ class Contract(Model):
         """Choose a consumer by its name; raise KeyError if there is none."""
         return {each.name: each for each in self.consumers}[name]
 
+    @property
+    def stores(self) -> frozenset[str]:
+        """The names of the connections to the source's store and to those of the copies."""
+        return frozenset({self.source.store, *(each.store for each in self.consumers)})
+
+    def past_snapshots(self, consumer: Consumer) -> tuple[tuple[int, str], ...]:
+        """Choose the past snapshots that a link compares, each with its table; none where it compares what is."""
+        sides: tuple[Rows, ...] = (self.source, consumer)
+        return tuple((each.snapshot, str(each.table)) for each in sides if each.snapshot is not None)
+
+    def groups_before(self, consumer: Consumer) -> tuple[str, ...]:
+        """Choose the groups that a consumer's copy builds on, also where it names them by their consumers."""
+        groups = {each.name: each.group for each in self.consumers}
+        return tuple(groups.get(name, name) for name in consumer.depends_on)
+
     def link(self, consumer: Consumer) -> str:
         """Build the name of the link from the source to a consumer, such as user-account/login."""
         return f"{self.aggregate}/{consumer.name}"
+
+    def warnings(self) -> Iterator[Problem]:
+        """List what is so, as the contract says, and does harm."""
+        for index, consumer in enumerate(self.consumers):
+            if consumer.semantics == "records":
+                continue
+            here = f"consumers[{index}].failure"
+            instead = "choose stash or block, or `semantics: records` where each event adds a row that never changes"
+            if consumer.failure.policy == "retry-topics":
+                lost = "retry topics lose the order of an aggregate's events, so this copy of state ends up wrong"
+                yield Problem(f"{here}.policy", f"{lost}: {instead}; the consumer library refuses to run it")
+            elif consumer.failure.dialect == "share-group":
+                lost = "a share group has no order, so this copy of state ends up wrong"
+                yield Problem(f"{here}.dialect", f"{lost}: use a consumer group, and {instead}")
 
     @property
     def digest(self) -> str:

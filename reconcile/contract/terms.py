@@ -6,18 +6,19 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, PlainSerializer, Tag
 
 from reconcile.config.text import CONTROL, Text, text_type
 from reconcile.config.validation import Model
 from reconcile.config.yamlfile import KeyPath, quoted
-from reconcile.domain import mapping
+from reconcile.domain import encoding, mapping
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 TOPIC_NAME = r"[a-zA-Z0-9._-]{1,249}"
 TABLE_NAME = r"[\w$-]+(\.[\w$-]+)?"
 LOCATOR = r"(\$.+|header:.+)"
 TOMBSTONE = "tombstone"
+_ENCODING_PATTERN = rf"^(decimal\(\s*\d+\s*,\s*\d+\s*\)|{'|'.join(encoding.PLAIN)})$"
 
 
 def _name(text: str) -> str:
@@ -54,6 +55,19 @@ def _event(text: str) -> str:
     return text
 
 
+def _path(text: str) -> str:
+    if not mapping.is_path(text):
+        raise ValueError(f"{quoted(text)} is no path into the event: {mapping.HOW_TO_WRITE}")
+    return text
+
+
+def _encoding(text: str) -> str:
+    try:
+        return str(encoding.parse(text))
+    except ValueError as error:
+        raise ValueError(f"{quoted(text)} is no form of a value: {error}") from None
+
+
 def _locator(text: str) -> str:
     if mapping.is_path(text):
         return text
@@ -66,6 +80,10 @@ def _delete(text: str) -> str:
     if text != TOMBSTONE and not mapping.paths(_sql(text)):
         raise ValueError(f"{quoted(text)} is not valid: write tombstone, or a test such as $.deleted == true")
     return text
+
+
+def _delete_kind(value: Any) -> str:
+    return "<kind:several>" if isinstance(value, (list, tuple)) else "<kind:one>"
 
 
 def _columns(value: Any) -> Any:
@@ -107,10 +125,16 @@ TopicName = Annotated[str, *text_type(_topic_name, {"pattern": f"^{TOPIC_NAME}$"
 TableName = Annotated[str, *text_type(_table_name, {"pattern": r"^[^\s.]+(\.[^\s.]+)?$"})]
 Sql = Annotated[str, *text_type(_sql)]
 EventExpression = Annotated[str, *text_type(_event, {"pattern": r"\$"})]
+EventPath = Annotated[str, *text_type(_path, {"pattern": r"^\$"})]
+EncodingName = Annotated[str, *text_type(_encoding, {"pattern": _ENCODING_PATTERN})]
 Locator = Annotated[str, *text_type(_locator, {"pattern": f"^{LOCATOR}$"})]
-DeleteTest = Annotated[str, *text_type(_delete, {"pattern": rf"^{TOMBSTONE}$|\$"})]
+_Delete = Annotated[str, *text_type(_delete, {"pattern": rf"^{TOMBSTONE}$|\$"})]
 # Not by min_length: that counts the entries left over when others are wrong, and reports an empty list on top.
 NotEmpty = (AfterValidator(_not_empty), Field(strict=False, json_schema_extra={"minItems": 1}))
+Deletes = Annotated[
+    Annotated[_Delete, Tag("<kind:one>")] | Annotated[tuple[_Delete, ...], *NotEmpty, Tag("<kind:several>")],
+    Discriminator(_delete_kind),
+]
 Columns = Annotated[
     tuple[Text, ...],
     *NotEmpty,
@@ -123,7 +147,7 @@ Amount = Annotated[
     PlainSerializer(float, return_type=float, when_used="json"),
 ]
 Ratio = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class Rows(Model):
@@ -137,6 +161,8 @@ class Rows(Model):
     """The table that holds one row per aggregate; or use `query`."""
     query: Sql | None = None
     """A query that gives one row per aggregate, in the store's own SQL; or use `table`."""
+    snapshot: Count | None = None
+    """The past snapshot of a lake's table to compare, by its id or version; left out, the one that is current."""
     id: Columns
     """The column that holds the aggregate's id, or the list of columns that make it up."""
     version: Text | None = None
@@ -154,6 +180,8 @@ def rows_contradictions(rows: Rows) -> list[tuple[KeyPath, str]]:
     if (rows.table is None) == (rows.query is None):
         which = "neither is there" if rows.table is None else "both are there"
         found.append(((), f"needs either `table` or `query`; {which}"))
+    if rows.snapshot is not None and rows.table is None:
+        found.append((("snapshot",), "is one of a table's: it needs `table`"))
     if len(set(rows.id)) < len(rows.id):
         found.append((("id",), "names a column twice"))
     return found

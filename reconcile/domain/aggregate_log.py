@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
@@ -14,11 +14,15 @@ from reconcile.domain.comparison import equal
 class AggregateLog:
     """What the log says of one aggregate; each answer is computed once, and only if somebody needs it."""
 
-    def __init__(self, case: Case, rules: Sequence[FieldRule]) -> None:
-        """`rules` are the fields that show which of several newest events is the source's."""
+    def __init__(self, case: Case, rules: Sequence[FieldRule], passed: Collection[tuple[int, int]] = ()) -> None:
+        """`rules` are the fields that show which of several newest events is the source's.
+
+        `passed` are the places of events with which the consumer is done, although its group has not committed that.
+        """
         self.case = case
         self.link = case.link
         self._rules = rules
+        self._passed = passed
         self.events: list[Event] = []
         """The readable events in the order of the log; what stands twice is in here twice."""
         self.broken: list[Event] = []
@@ -177,7 +181,8 @@ class AggregateLog:
     def is_due(self, event: Event) -> bool:
         """Whether the copy had its time to apply an event."""
         place = self.link.places.get(event.partition)
-        return place is not None and place.committed is not None and event.offset < place.committed
+        committed = place is not None and place.committed is not None and event.offset < place.committed
+        return committed or event.place in self._passed
 
     def is_settled(self, event: Event) -> bool:
         """Whether an event was in the log before the source was read."""

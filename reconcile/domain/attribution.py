@@ -13,8 +13,8 @@ from decimal import Decimal
 from itertools import chain, islice, product
 
 from reconcile.domain import comparison
-from reconcile.domain.aggregate_log import since_deletion
-from reconcile.domain.case import Case, Event, FieldRule, Row
+from reconcile.domain.aggregate_log import each_once, since_deletion
+from reconcile.domain.case import Case, Event, FieldRule, Routing, Row
 from reconcile.domain.cause import Cause
 from reconcile.domain.evidence import (
     absence_notes,
@@ -24,24 +24,29 @@ from reconcile.domain.evidence import (
     event_notes,
     gap_notes,
     ledger_notes,
+    lost_words,
     offset_notes,
     outbox_note,
     parked_note,
     retention_notes,
     routing_notes,
     undecided_note,
+    unheld_notes,
     unread_notes,
+    untold_notes,
     waiting_note,
 )
 from reconcile.domain.explanation import Explanation, explain
 from reconcile.domain.finding import Difference, Evidence, Finding, Status
 from reconcile.domain.folding import UNKNOWN, Fit, Folding
-from reconcile.domain.grounds import PARKED, Attribution, Ground
+from reconcile.domain.grounds import PARKED, Attribution, Ground, ground_of_loss
 from reconcile.domain.inquiry import Inquiry
 from reconcile.domain.latent import latent
 from reconcile.domain.other_faults import other_faults
 from reconcile.domain.parking import came_back
+from reconcile.domain.untold import taken_literally
 
+_OF_WHAT_IS_GONE = (Cause.SKIPPED, Cause.FOREIGN_WRITE, Cause.EXPIRED, Cause.UNDETERMINED)
 _TRIED = 64
 """In how many ways several partitions are taken to be ahead of each other."""
 _MOST_SUMMED = 12
@@ -69,11 +74,41 @@ def decide(inquiry: Inquiry) -> Attribution | None:
     if inquiry.case.undecided is not None:
         undecided = inquiry.case.undecided
         return Attribution(Ground.UNDECIDED, undecided.at, (undecided_note(inquiry.case, undecided),))
+    return _of_placeholders(inquiry) or _of_faults(inquiry)
+
+
+def _of_faults(inquiry: Inquiry) -> Attribution:
+    """Choose among the faults of source, log and consumer, and name those beside the one that is chosen."""
     fault = _unless_unread(inquiry, _fault_of_log(inquiry))
     if fault is not None:
         fault = replace(fault, exact=_is_faithful(inquiry) or _is_proved(inquiry, fault))
     decided = _of_way(inquiry, fault)
     return replace(decided, beside=(*decided.beside, *other_faults(inquiry, decided, fault)))
+
+
+def _of_placeholders(inquiry: Inquiry) -> Attribution | None:
+    """Decide about a copy that took for values what events have in place of those that they do not tell, if it did.
+
+    What differs beside is decided as if placeholders were values: then the copy can be where it is.
+    """
+    log, copy = inquiry.log, inquiry.case.copy
+    taken = {each.name: each.consumer for each in inquiry.fields if each.consumer in inquiry.link.untold}
+    if not taken or copy is None or inquiry.case.source is None:
+        return None
+    naming = {name: [event for event in log.due if name in event.fields or name in event.untold] for name in taken}
+    newest = [log.newest(events) for events in naming.values() if events]
+    left_out = [event for event in newest if taken.keys() & set(event.untold)]
+    notes = tuple(untold_notes(inquiry.case, left_out, taken))
+    if len(taken) < len(inquiry.fields):
+        source = replace(inquiry.case.source, fields={**inquiry.case.source.fields, **taken})
+        found = _of_faults(Inquiry(replace(taken_literally(inquiry.case, taken), source=source)))
+        return replace(found, notes=(*found.notes, *notes))
+    if len(left_out) < len(newest):
+        return _of_faults(Inquiry(taken_literally(inquiry.case, taken)))
+    coming = [event for event in log.pending if taken.keys() <= event.fields.keys()]
+    if coming and inquiry.brings(inquiry.true_states[-1], inquiry.source):
+        return Attribution(Ground.PENDING, coming[0].at, _pending_notes(inquiry.case, coming), exact=True)
+    return Attribution(Ground.PLACEHOLDER, left_out[0].at if left_out else None, notes, exact=True)
 
 
 def _is_faithful(inquiry: Inquiry) -> bool:
@@ -111,7 +146,7 @@ def _finding(inquiry: Inquiry, decided: Attribution) -> Finding:
     status = Status.CONFIRMED
     if ground.cause is Cause.IN_FLIGHT:
         status = Status.IN_FLIGHT
-    elif inquiry.equivalent:
+    elif inquiry.equivalent or _may_have_expired(inquiry, ground.cause):
         status = Status.TOLERATED
     return Finding(
         link=case.link.name,
@@ -129,6 +164,11 @@ def _finding(inquiry: Inquiry, decided: Attribution) -> Finding:
         equivalent=inquiry.equivalent,
         evidence=arrange((*decided.notes, *waiting, *cut_notes(case))),
     )
+
+
+def _may_have_expired(inquiry: Inquiry, cause: Cause) -> bool:
+    """Whether a row is gone that the copy may have let go, and nothing shows that it never had it."""
+    return inquiry.case.link.expires and inquiry.difference is Difference.MISSING and cause in _OF_WHAT_IS_GONE
 
 
 def _waiting_notes(inquiry: Inquiry, notes: Sequence[Evidence]) -> list[Evidence]:
@@ -337,14 +377,21 @@ def _by_fold(inquiry: Inquiry, source: Row) -> Attribution | None:
             return None  # they told of nothing that differs
         note = event_note(case, first, "the first event; the versions before it are not in the log")
         return Attribution(Ground.VERSION_GAP, first.at, (note,))
-    if gaps := log.missing_versions(since_deletion(known)):
-        return Attribution(Ground.VERSION_GAP, gaps[0][1].at, gap_notes(case, *gaps[0]))
+    gaps = log.missing_versions(since_deletion(known))
+    if hiding := next((gap for gap in gaps if not _is_set_behind(inquiry, gap[1], known)), None):
+        return Attribution(Ground.VERSION_GAP, hiding[1].at, gap_notes(case, *hiding))
     own = [event for event in known if event.version == source.version]
     if own and all(log.corrects(event) for event in own) and all(rule.add for rule in inquiry.concerned):
         note_of_correction = "a correction, which adds nothing, has the source's version"
         return _unpublished(inquiry, Ground.VERSION_ABSENT, note_of_correction)
     note = event_note(case, known[-1], "the source's version; all changes up to it give another state")
     return Attribution(Ground.SAME_VERSION_FOLD, known[-1].at, (note,))
+
+
+def _is_set_behind(inquiry: Inquiry, event: Event, known: Sequence[Event]) -> bool:
+    """Whether an event, and those behind it, set anew all that differs: what came before it left no trace."""
+    anew = {name for each in known[known.index(event) :] for name in each.fields}
+    return bool(inquiry.concerned) and all(not rule.add and rule.name in anew for rule in inquiry.concerned)
 
 
 def _follows_what_is_there(inquiry: Inquiry) -> bool:
@@ -481,7 +528,7 @@ def _at_event(inquiry: Inquiry, number: int) -> Attribution | None:
     here = () if at is None else (event_note(case, at, "the copy is at this event"),)
     if later:
         ground = Ground.PENDING_ALL if inquiry.states[number] is UNKNOWN else Ground.PENDING
-        return Attribution(ground, later[0].at, (*here, *_pending_notes(case, later)), exact=True)
+        return Attribution(ground, later[0].at, (*here, *_pending_notes(case, later)), exact=True, about=tuple(later))
     return Attribution(Ground.ON_ITS_WAY, notes=here, exact=True) if inquiry.source_moved else None
 
 
@@ -489,7 +536,7 @@ def _heals(inquiry: Inquiry) -> bool:
     """Whether the log, once it is consumed, gives the right state, although something in it stands twice."""
     if len(inquiry.log.truth) == len(inquiry.log.order) or inquiry.folding.whole:
         return True
-    final = inquiry.true_states[-1]
+    final = inquiry.folding.final(inquiry.log.truth)
     return final is not UNKNOWN and bool(inquiry.folding.fit(inquiry.states[-1], final))
 
 
@@ -636,22 +683,23 @@ def _is_contradicted(inquiry: Inquiry) -> bool:
     Of a sum, and of what none of these events sets, the ledger knows no value: several faults together, each noted once
     or not at all, can give any.
     """
-    applied, copy = [event for event in inquiry.ledger.applied if inquiry.log.is_due(event)], inquiry.copy
-    if inquiry.folding.whole or copy is None or not applied or applied[-1].deletes:
+    log, applied, copy = inquiry.log, inquiry.ledger.applied, inquiry.copy
+    due = max((number for number, event in enumerate(applied, 1) if log.is_due(event)), default=0)
+    if inquiry.folding.whole or copy is None or not due or applied[due - 1].deletes:
         return True
-    state = inquiry.plain.final(applied)
-    rules = (rule for rule in inquiry.concerned if not rule.add)
-    return any(inquiry.plain.fit(state, copy, (rule,)) is Fit.NO for rule in rules)
+    states = inquiry.plain.states(applied)[due:]  # what is pending may have been applied before the copy was read
+    rules = [rule for rule in inquiry.concerned if not rule.add]
+    return not any(all(inquiry.plain.fit(state, copy, (rule,)) for rule in rules) for state in states)
 
 
 def _may_be_summed(inquiry: Inquiry) -> bool:
     """Whether up to three amounts of events, added once more or left out, make the sums that the copy has."""
     log, copy, final = inquiry.log, inquiry.copy, inquiry.plain.final(inquiry.log.due)
-    if len(log.due) > _MOST_SUMMED or copy is None or not isinstance(final, Mapping):
+    if len(log.order) > _MOST_SUMMED or copy is None or not isinstance(final, Mapping):
         return True
     for rule in inquiry.concerned:
         have, has = (comparison.number(str(each.get(rule.name))) for each in (final, copy))
-        said = [comparison.number(str(event.fields.get(rule.name))) for event in log.due]
+        said = [comparison.number(str(event.fields.get(rule.name))) for event in log.order]
         amounts = [sign for each in said if each for sign in (each, -each)]
         if not rule.add or has is None or have is None:
             return True
@@ -705,12 +753,14 @@ def _parked(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attributio
         hits = [event for event in lacking if event.place in waiting]
         if not hits:
             continue
-        telling = next((hit for hit in reversed(hits) if inquiry.tells(hit)), hits[-1])
+        seen = [hit for hit in hits if _is_seen(inquiry, hit, lacking)] or [hit for hit in hits if inquiry.tells(hit)]
+        telling = (seen or hits)[-1]
         if case.copy is None and inquiry.link.patch:
-            telling = hits[0]  # the first one makes the row
+            telling = next((hit for hit in hits if hit in log.life), hits[0])  # the first one makes the row
         alone, among = PARKED[waiting[telling.place].kind]
         notes = (
             *event_notes(case, lacking, "the copy lacks it"),
+            *unheld_notes(case, hits[:4]),
             *offset_notes(case, hits),
             *(waiting_note(waiting[event.place]) for event in hits[:4]),
         )
@@ -718,6 +768,14 @@ def _parked(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attributio
         ground = alone if len(hits) == len(lacking) else among
         return Attribution(ground, log.first(lacking).at, notes, exact, lacking, _or_deleted(inquiry, each))
     return None
+
+
+def _is_seen(inquiry: Inquiry, lost: Event, lacking: Sequence[Event]) -> bool:
+    """Whether the copy would differ otherwise, had a lost event been applied: none that was tells it anew."""
+    rank = inquiry.log.rank
+    later = [each for each in inquiry.log.order if each not in lacking and rank[each.place] > rank[lost.place]]
+    anew = {name for event in later for name in event.fields} - inquiry.folding.adds
+    return lost.deletes or any(rule.name in lost.fields.keys() - anew for rule in inquiry.concerned)
 
 
 def _or_deleted(inquiry: Inquiry, explanation: Explanation) -> tuple[Cause, ...]:
@@ -759,7 +817,8 @@ def _in_wrong_order(inquiry: Inquiry, explanation: Explanation) -> Attribution |
         ground = Ground.LEDGER_TWICE if ledger.shows_twice(late) else Ground.LEDGER_ORDER
         shown = *notes, *by, *ledger_notes(case, ledger, (over, late))
         return Attribution(ground, over.at, shown, explanation.exact, (late, over))
-    if back is not None and late.offset < over.offset:
+    ignored = inquiry.link.guarded and not over.deletes  # what comes back is older than the copy
+    if back is not None and late.offset < over.offset and not ignored:
         shown = *notes, *by, *offset_notes(case, (over,))
         return Attribution(Ground.RETRIED_LATE, over.at, shown, explanation.exact, (late, over))
     return _twice_in_log(inquiry, late, explanation.exact) if late.offset > over.offset and log.repeats(late) else None
@@ -780,11 +839,17 @@ def _folded_twice(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attr
     log = inquiry.log
     for each in explanations:
         again = [event for event in log.due if log.repeats(event)]
-        if each.follows and again and not inquiry.folding.whole:
+        if each.follows and again and not inquiry.folding.whole and not _is_idle(inquiry):
             return _twice_in_log(inquiry, again[-1], each.exact)
         if each.doubled:
             return _doubled(inquiry, each, explanations)
     return None
+
+
+def _is_idle(inquiry: Inquiry) -> bool:
+    """Whether the copy would be the same, had the events that stand twice been applied once."""
+    once, _ = each_once(inquiry.log.due)
+    return bool(inquiry.folding.fit(inquiry.folding.final(once), inquiry.copy))
 
 
 def _doubled(inquiry: Inquiry, doubling: Explanation, explanations: Iterable[Explanation]) -> Attribution:
@@ -794,7 +859,7 @@ def _doubled(inquiry: Inquiry, doubling: Explanation, explanations: Iterable[Exp
     if ledger.shows(doubled[0]):
         shown = event_notes(case, doubled, "applied twice, it gives the copy")
         return Attribution(Ground.NOTED_ONCE, doubled[0].at, (*shown, *ledger_notes(case, ledger, doubled)), True)
-    rival = any(other.lacking and other.exact for other in explanations)
+    rival = any(other.lacking for other in explanations)
     ground = Ground.FOLDED_TWICE if inquiry.hidden_gap is None else Ground.FOLDED_TWICE_OR_GAP
     if rival or len(doubled) > 1 or not doubling.exact:
         ground = Ground.PERHAPS_TWICE
@@ -809,8 +874,9 @@ def _misrouted(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribu
         late, over = each.late, each.over
         if late is None or over is None or late.partition == over.partition or inquiry.ledger.lacks(over):
             continue
-        behind = (e for e in log.due if e.partition == late.partition and e.offset > late.offset)
-        if inquiry.folding.whole and any(behind):
+        behind = [e for e in log.due if e.partition == late.partition and e.offset > late.offset]
+        told = {rule.name for rule in inquiry.concerned if rule.name in late.fields and not rule.add}
+        if any(inquiry.folding.whole or told & event.fields.keys() for event in behind):
             continue
         notes = (
             event_note(case, late, "the copy is at this event, the last of its partition"),
@@ -819,7 +885,9 @@ def _misrouted(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribu
             *offset_notes(case, (late, over)),
         )
         explained = any(event.routing != "unknown" for event in log.events)
-        ground = Ground.LOSING_PARTITION if explained else Ground.PERHAPS_LOSING_PARTITION
+        # The newer one stands where it belongs: without a ledger, it may be lost, whatever is wrong with the older one.
+        open_ = late.routing is Routing.WRONG and not (inquiry.ledger.shows(late) and inquiry.ledger.shows(over))
+        ground = Ground.LOSING_PARTITION if explained and not open_ else Ground.PERHAPS_LOSING_PARTITION
         return Attribution(ground, over.at, notes, each.exact, (late, over))
     return None
 
@@ -856,12 +924,13 @@ def _lost(inquiry: Inquiry, explanations: Sequence[Explanation]) -> Attribution 
         made = event_notes(case, lacking, "made the row, and alone tells of what differs")
         return Attribution(ground, notes=(*made, *offset_notes(case, lacking)))
     said = {
-        Ground.NOT_IN_LEDGER: "committed past it; not in the ledger",
+        Ground.NOT_IN_LEDGER: lost_words(ledger, lacking),
         Ground.PERHAPS_LATE: "newer than what the copy says",
     }.get(ground, "committed past it")
     notes: tuple[Evidence, ...] = (
         *([event_note(case, best.late, "the copy is at this event")] if best.late is not None else []),
         *event_notes(case, lacking, said),
+        *unheld_notes(case, lacking[-1:]),
         *offset_notes(case, lacking),
         *(parked_note(each, each.resolved) for each in case.parked[:2] if each.resolved is not None),
         *(ledger_notes(case, ledger, lacking[-2:]) if case.link.ledger else ()),
@@ -886,8 +955,9 @@ def _late(inquiry: Inquiry, explanation: Explanation, alone: bool) -> Attributio
 
 def _ground_of_loss(inquiry: Inquiry, best: Explanation, late: Explanation | None) -> Ground:
     whole = inquiry.folding.whole
-    if inquiry.ledger.lacks(inquiry.log.newest(best.lacking)):
-        return Ground.NOT_IN_LEDGER
+    newest = inquiry.log.newest(best.lacking)
+    if inquiry.ledger.lacks(newest):
+        return ground_of_loss(inquiry.ledger.unapplied.get(newest.place))
     if inquiry.case.copy is None and not best.by_ledger:
         if best.late is not None:
             return Ground.RETURN_LOST if best.losses == 1 else Ground.DELETED_LATE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -48,6 +48,8 @@ class CanonicalType:
     """The kind of an array's elements."""
     bare: bool = False
     """Whether text in an id of several columns stands without quotes where it is an integer, as in the source's."""
+    single: bool = False
+    """Whether floats are rounded to the four bytes of a `real`: 0.1 in an event is what such a column holds of it."""
 
     @property
     def postgres(self) -> str:
@@ -92,9 +94,12 @@ def canonical_type(postgres_type: str) -> CanonicalType:
 def agreed(consumer: str, source: str) -> CanonicalType:
     """Choose what a field is compared as: the type of the consumer's expression.
 
-    But an integer and what is none are compared as numeric: a cast to integer would round 12.5 to the copy's 13.
+    But an integer and what is none are compared as numeric: a cast to integer would round 12.5 to the copy's 13. And
+    floats of which one side is a `real` are compared as that.
     """
     to, own = canonical_type(consumer), canonical_type(source)
+    if to.kind is Kind.FLOAT and "real" in (_plain(consumer), _plain(source)):
+        return replace(to, single=True)
     if to.element is Kind.INTEGER and own.element is not Kind.INTEGER:
         return CanonicalType(Kind.ARRAY, Kind.NUMERIC)
     if to.kind is Kind.INTEGER and own.kind is not Kind.INTEGER:
@@ -115,6 +120,16 @@ def agreed_layout(consumer: Layout[str], source: Layout[str]) -> Layout[Canonica
 
 def cast(value: str, own: str, to: CanonicalType) -> Cast:
     """Build SQL that casts a value of the type `own`."""
+    found = _cast(value, own, to)
+    if not to.single or _plain(own) == "real":
+        return found
+    # Postgres refuses to round what a `real` cannot hold, so that stays as it is.
+    held = f"{found.value} = 0 or abs({found.value}) between 1.5e-45 and 3.4028235e38"
+    rounded = f"(case when {held} then {found.value}::real::double precision else {found.value} end)"
+    return replace(found, value=rounded)
+
+
+def _cast(value: str, own: str, to: CanonicalType) -> Cast:
     if to.kind in (Kind.TEXT, Kind.OTHER):
         return Cast(f"{value}::text", checked=False)
     name, of = _plain(own), canonical_type(own)
@@ -186,6 +201,24 @@ def is_whole(version: str) -> bool:
     return _WHOLE.fullmatch(version.strip()) is not None
 
 
+def can_hold(postgres_type: str, text: str) -> bool:
+    """Whether a column can hold a value by its canonical text, as far as the column's length or range tells."""
+    name, sizes = _plain(postgres_type), [int(size) for size in re.findall(r"\d+", postgres_type.partition("(")[2])]
+    if name in ("varchar", "character varying", "char", "character", "bpchar") and sizes:
+        return len(text.rstrip(" ")) <= sizes[0]
+    if name not in _WHOLE_NUMBERS and not (name == "numeric" and len(sizes) == 2):
+        return True
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        return True
+    if not number.is_finite():
+        return True
+    if name in _WHOLE_NUMBERS:
+        return -_WHOLE_NUMBERS[name] <= number < _WHOLE_NUMBERS[name]
+    return not number or number.adjusted() < sizes[0] - sizes[1]
+
+
 def _agreed_id(consumer: str, source: str, composite: bool) -> CanonicalType:
     to, own = canonical_type(consumer), canonical_type(source)
     if to == own and to.kind in (Kind.UUID, Kind.INTEGER):
@@ -224,6 +257,7 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
+_WHOLE_NUMBERS = {"smallint": 1 << 15, "integer": 1 << 31, "bigint": 1 << 63}
 _WHOLE = re.compile(r"[+-]?\d{1,30}(\.0+)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # What numeric can hold.

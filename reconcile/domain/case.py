@@ -16,6 +16,8 @@ from reconcile.domain.canonical import Kind
 
 Fields = Mapping[str, str | None]
 ParkedIn = Literal["retry", "dead_letter", "stash"]
+Unapplied = Literal["older", "ignored", "damaged", "sent_on", "dead_lettered", "discarded"]
+"""How the consumer library's ledger notes an event that was not applied."""
 
 
 class Routing(StrEnum):
@@ -42,6 +44,8 @@ class FieldRule:
     tolerance: Decimal = Decimal(0)
     carried: bool = True
     """Whether events carry it."""
+    column: str | None = None
+    """The type of the copy's column, with its length; None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Link:
     """Whether events carry the fields that changed alone."""
     records: bool = False
     """Whether the copy holds one immutable row for each event."""
+    expires: bool = False
+    """Whether rows of the copy may be gone, as those of a cache are that have expired."""
     event_versions: bool = False
     source_versions: bool = False
     copy_versions: bool = False
@@ -89,6 +95,8 @@ class Link:
     """The first offset that the ledger knows of, by partition: what stands below may have been cleaned away."""
     ledger_since: datetime | None = None
     """The time of its oldest entry."""
+    untold: Collection[str] = ()
+    """What a copy holds that took for a value what events have in place of one that they do not tell."""
     ledger_by_position: bool = False
     """Whether it knows events by their position in the source alone, which snapshots and corrections do not have."""
     corrections: Collection[tuple[str | None, int, int]] = ()
@@ -134,6 +142,10 @@ class Event:
     """Why it cannot be read, in words; None if it can."""
     bad_fields: tuple[str, ...] = ()
     """The fields whose value cannot be read, where the rest of it can."""
+    unheld: tuple[str, ...] = ()
+    """The fields of which it says what the source says, and what no column of the copy's type can hold."""
+    untold: tuple[str, ...] = ()
+    """The fields in whose place it has a placeholder: of these it tells nothing."""
     routing: Routing = Routing.UNKNOWN
     routed_by: str | None = None
     """The partitioner that explains a record in a wrong partition."""
@@ -172,6 +184,10 @@ class LedgerEntry:
     place: tuple[int, int] | None
     """Partition and offset in the main topic."""
     at: datetime | None
+    unapplied: Unapplied | None = None
+    """What became of an event that was not applied; None for one that was."""
+    because: str | None = None
+    """Why, in the words of the person who discarded it or registered it as damaged."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,13 @@ class Correction:
     basis_version: int | None
     since: int
     """The offset in its partition from which on a newer event of the id forbids it."""
+    then: tuple[bytes | None, ...] = ()
+    """The values of the records that follow it at once, such as the tombstone behind Debezium's delete event."""
+
+    @property
+    def values(self) -> tuple[bytes | None, ...]:
+        """The values of all its records, in their order."""
+        return (self.value, *self.then)
 
 
 def correction_id(link: str, aggregate_id: str, basis_version: int | None, basis: str | None) -> str:

@@ -146,6 +146,10 @@ OWN: Mapping[str, str] = {
     "stashed_behind": "reconcile-stashed-behind",
 }
 """Our own dialect: all values are text."""
+ORIGIN_KEY = "reconcile-origin-key"
+"""The key that a record had in the main topic; dead letters of the consumer library have one of their own."""
+SHOWS = "reconcile-shows"
+"""The mark of a record that only shows what the consumer library has stashed in its table."""
 
 
 def _text(raw: bytes) -> str | None:

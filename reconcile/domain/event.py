@@ -11,6 +11,7 @@ CLOUDEVENT_ID = ("ce_id", "ce-id")
 
 UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 """What a uuid looks like, in the regular expressions of Python and of Spark."""
+_UUID = re.compile(UUID)
 
 # Where a change stands in its database's log, by Debezium's connector. The first field has to be there.
 _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
@@ -25,12 +26,12 @@ _SOURCE_POSITION: Mapping[str, tuple[str, ...]] = {
 
 def spelled(name: str) -> str:
     """Compute an event's id as all spell it: a uuid may be in capitals here and not there."""
-    return name.lower() if re.fullmatch(UUID, name) else name
+    return name.lower() if _UUID.fullmatch(name) else name
 
 
 def spellings(name: str) -> tuple[str, ...]:
     """Compute all spellings of an event's id: as it is, and a uuid in small letters and capitals."""
-    return tuple(dict.fromkeys((name, name.lower(), name.upper()))) if re.fullmatch(UUID, name) else (name,)
+    return tuple(dict.fromkeys((name, name.lower(), name.upper()))) if _UUID.fullmatch(name) else (name,)
 
 
 def event_id(
@@ -45,12 +46,12 @@ def event_id(
     where the record first stood, so that its copies in retry and dead-letter topics keep the name.
     """
     topic, partition, offset = origin
-    return (
-        declared
-        or (_source_id(debezium_source) if debezium_source else None)
-        or _cloudevent_id(headers)
-        or f"{topic}-{partition}@{offset}"
-    )
+    return own_id(headers, declared, debezium_source) or f"{topic}-{partition}@{offset}"
+
+
+def own_id(headers: Headers, declared: str | None, debezium_source: Mapping[str, object] | None) -> str | None:
+    """The id that the event itself carries; None where it has none but its origin."""
+    return declared or (_source_id(debezium_source) if debezium_source else None) or _cloudevent_id(headers)
 
 
 def _source_id(source: Mapping[str, object]) -> str | None:

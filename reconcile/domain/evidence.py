@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconcile.domain.case import Case, Event, Parked, Routing, Undecided
+from reconcile.domain.case import Case, Event, Parked, Routing, Unapplied, Undecided
 from reconcile.domain.finding import Evidence, EvidenceKind
 from reconcile.domain.ledger import MatchedLedger
 
@@ -15,12 +15,26 @@ _ORDER: tuple[EvidenceKind, ...] = (
     "outbox", "retention", "event", "partition", "offset", "retry", "stash", "dead_letter", "ledger",
 )  # fmt: skip
 _WAITS = {"retry": "waits here", "stash": "is stashed here", "dead_letter": "lies here"}
+_UNAPPLIED: Mapping[Unapplied, str] = {
+    "older": "older: the consumer's guard dropped it",
+    "ignored": "ignored, by the consumer's policy",
+    "damaged": "damaged: skipped on purpose",
+    "sent_on": "sent on to a retry topic",
+    "dead_lettered": "dead-lettered",
+    "discarded": "discarded from the stash by a person",
+}
 _ROUTED = {
     Routing.HOME: "its key belongs here",
     Routing.FORMER: "its key belonged here before the topic grew",
     Routing.WRONG: "its key does not belong here",
     Routing.UNKNOWN: "no partitioner explains the topic",
 }
+
+
+_TELL = (
+    "Postgres logs no large value that did not change: set REPLICA IDENTITY FULL for the table, add Debezium's"
+    " reselect post processor, or let the sink leave out what unavailable.value.placeholder says"
+)
 
 
 def arrange(notes: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -49,6 +63,12 @@ def event_notes(case: Case, events: Sequence[Event], note: str) -> list[Evidence
     return [*first, between, event_note(case, events[-1], note)]
 
 
+def unheld_notes(case: Case, events: Iterable[Event]) -> list[Evidence]:
+    """Describe events that say what the source says, and what the copy's columns do not take."""
+    said = ((event, ", ".join(event.unheld)) for event in events if event.unheld)
+    return [event_note(case, event, f"source and log agree, the copy cannot hold it: {names}") for event, names in said]
+
+
 def undecided_note(case: Case, undecided: Undecided) -> Evidence:
     """Describe a record behind an open transaction."""
     place = case.link.places.get(undecided.partition)
@@ -66,6 +86,14 @@ def unread_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:
         for partition, place in places.items()
         if place is not None and place.unread
     ]
+
+
+def untold_notes(case: Case, events: Iterable[Event], names: Iterable[str]) -> Iterator[Evidence]:
+    """Describe events that have a placeholder in place of a value, and what a person can do about that."""
+    for event in events:
+        told = ", ".join(name for name in names if name in event.untold)
+        yield event_note(case, event, f"does not tell {told}: the copy took the placeholder for the value")
+    yield Evidence("event", _TELL, case.link.topic)
 
 
 def gap_notes(case: Case, former: Event, later: Event) -> tuple[Evidence, ...]:
@@ -112,12 +140,27 @@ def ledger_notes(case: Case, ledger: MatchedLedger, events: Iterable[Event]) -> 
     found = []
     for event in events:
         entries = ledger.entries.get(event.place, ())
+        unapplied = None if entries else ledger.unapplied.get(event.place)
         note = "not in the ledger" if ledger.reaches(event) else "the ledger does not reach back to it"
-        for entry in entries[:2] or [None]:
+        if unapplied is not None and unapplied.unapplied is not None:
+            note = unapplied_words(unapplied.unapplied, unapplied.because)
+        for entry in entries[:2] or [unapplied]:
             at = None if entry is None else entry.at
-            note = note if entry is None else "applied" if len(entries) == 1 else f"applied {len(entries)} times"
+            if entries:
+                note = "applied" if len(entries) == 1 else f"applied {len(entries)} times"
             found.append(Evidence("ledger", note, case.link.topic, event.partition, event.offset, event.version, at))
     return found[:_OF_EACH]
+
+
+def unapplied_words(unapplied: Unapplied, because: str | None) -> str:
+    """Say how the ledger notes an event that was not applied."""
+    return f"noted as {_UNAPPLIED[unapplied]}{'' if because is None else f', because: {because}'}"
+
+
+def lost_words(ledger: MatchedLedger, events: Iterable[Event]) -> str:
+    """Say of events that the consumer went past what its ledger says of them all."""
+    noted = any(event.place in ledger.unapplied for event in events)
+    return f"committed past it; {'the ledger does not show it applied' if noted else 'not in the ledger'}"
 
 
 def retention_notes(case: Case, partitions: Iterable[int]) -> list[Evidence]:

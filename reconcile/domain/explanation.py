@@ -171,7 +171,8 @@ def _of_sequence(inquiry: Inquiry, sequence: Sequence[Event], fit: Fit, rules: S
     log, whole = inquiry.log, inquiry.folding.whole
     setting = [event for event in sequence if inquiry.sets(event, rules)]
     last, newest = (setting[-1], log.newest(setting)) if setting else (None, None)
-    late, over = (last, newest) if last is not newest else _around_a_deletion(inquiry, sequence)
+    inverted = last is not None and newest is not None and log.rank[last.place] < log.rank[newest.place]
+    late, over = (last, newest) if inverted else _around_a_deletion(inquiry, sequence)
     lacking = [event for event in log.due if inquiry.ledger.lacks(event)]
     if whole and newest is not None:
         lacking = [event for event in lacking if log.rank[event.place] > log.rank[newest.place]]
@@ -189,40 +190,49 @@ def _of_sequence(inquiry: Inquiry, sequence: Sequence[Event], fit: Fit, rules: S
 
 
 def _applied_twice(inquiry: Inquiry, applied: Sequence[Event], rules: Sequence[FieldRule]) -> tuple[Event, ...]:
-    """Choose the events that were applied twice, where that changes what differs: of whole states, the last alone."""
+    """Choose the events that were applied twice, where that changes what differs.
+
+    Of whole states, that is the last alone, if another came before it; of sums, what was added since the last deletion.
+    """
     rank = inquiry.log.rank
+    if inquiry.folding.whole:
+        *former, last = (rank[event.place] for event in applied) if applied else (-1,)
+        return (applied[-1],) if last in former and former[-1] != last else ()
     adding = {rule.name for rule in rules if rule.add}
-    times = Counter(rank[event.place] for event in applied)
-    twice = {
-        rank[event.place]: event
-        for event in applied
-        if times[rank[event.place]] > 1
-        and (event is applied[-1] if inquiry.folding.whole else adding & event.fields.keys())
-    }
-    return tuple(twice.values())
+    since = [event for event in since_deletion(applied) if adding & event.fields.keys()]
+    times = Counter(rank[event.place] for event in since)
+    return tuple({rank[event.place]: event for event in since if times[rank[event.place]] > 1}.values())
 
 
 def _matters(inquiry: Inquiry, lost: Event, applied: Sequence[Event], rules: Sequence[FieldRule]) -> bool:
-    """Whether a lost event carries what differs, and none that was applied carries that anew."""
+    """Whether a lost event says other than the copy of what differs, and none that was applied carries that anew."""
     rank = inquiry.log.rank
     later = [event for event in applied if rank[event.place] > rank[lost.place]]
     if lost.deletes or any(event.deletes for event in later):
         return lost.deletes
     anew = {name for event in later for name in event.fields}
-    return any(rule.name in lost.fields and (rule.add or rule.name not in anew) for rule in rules)
+    says = [rule for rule in rules if rule.name in lost.fields and (rule.add or rule.name not in anew)]
+    copy = inquiry.copy or {}
+    return any(
+        rule.add or not inquiry.folding.equal(rule, lost.fields[rule.name], copy.get(rule.name)) for rule in says
+    )
 
 
 def _around_a_deletion(inquiry: Inquiry, sequence: Sequence[Event]) -> tuple[Event | None, Event | None]:
-    """Find the first event that was applied after a newer one, where one of them is the last that deletes.
+    """Find the first event that was applied after a newer one, where one of them is the last deletion.
 
     There sums have an order; whole states have none but that of the last.
     """
     rank = inquiry.log.rank
-    last = max((place for place, event in enumerate(sequence) if event.deletes), default=len(sequence))
-    for former, later in pairwise(sequence[max(last - 1, 0) :] if not inquiry.folding.whole else ()):
-        if rank[later.place] < rank[former.place] and (former.deletes or later.deletes):
-            return later, former
-    return None, None
+    last = max((place for place, event in enumerate(sequence) if event.deletes), default=-1)
+    if inquiry.folding.whole or last < 0:
+        return None, None
+    deletion = sequence[last]
+    if last and rank[deletion.place] < rank[sequence[last - 1].place]:
+        return deletion, sequence[last - 1]
+    older = (event for event in sequence[last + 1 :] if rank[event.place] < rank[deletion.place])
+    late = next(older, None)
+    return late, None if late is None else deletion
 
 
 def _without_a_row(inquiry: Inquiry) -> Explanation | None:

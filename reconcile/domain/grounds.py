@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from reconcile.domain.case import Event, ParkedIn
+from reconcile.domain.case import Event, LedgerEntry, ParkedIn, Unapplied
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Confidence, Evidence, Hop
 
@@ -109,6 +109,10 @@ class Ground(Enum):
         Cause.PAYLOAD_DIVERGENCE, _CERTAIN, _TO_LOG, (),
         "the event of the source's version says something else in a field that differs",
     )
+    PLACEHOLDER = (
+        Cause.PAYLOAD_DIVERGENCE, _CERTAIN, _TO_LOG, (),
+        "the event has a placeholder in place of a field's value, and the copy took that for the value",
+    )
     SAME_VERSION_FOLD = (
         Cause.PAYLOAD_DIVERGENCE, _PROBABLE, _TO_LOG, (Cause.NEVER_PUBLISHED,),
         "all changes up to the source's version together do not give the source's state",
@@ -126,7 +130,7 @@ class Ground(Enum):
         "the copy alone has it, and the log has no event of it and does not reach back",
     )
     FORMER_STATE_GONE = (
-        Cause.EXPIRED, _POSSIBLE, None, (Cause.SKIPPED, Cause.FOREIGN_WRITE),
+        Cause.EXPIRED, _POSSIBLE, None, (Cause.SKIPPED, Cause.FOREIGN_WRITE, Cause.NEVER_PUBLISHED),
         "the copy is as none of the events left would make it, and the log does not reach back",
     )
     NEVER_KNOWN = (
@@ -174,7 +178,7 @@ class Ground(Enum):
         "only the creating event carries the differing fields, so the row without that event is not known",
     )
     NOT_CARRIED = (
-        Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED,),
+        Cause.FOREIGN_WRITE, _POSSIBLE, _IN_CONSUMER, (Cause.SKIPPED, Cause.NEVER_PUBLISHED),
         "only fields differ of which no event tells",
     )
     RETRYING = (
@@ -259,7 +263,7 @@ class Ground(Enum):
     )
     PERHAPS_LOSING_PARTITION = (
         Cause.MISROUTED, _PROBABLE, _TO_LOG, (Cause.SKIPPED, Cause.OUT_OF_ORDER),
-        "the same, where no partitioner explains the topic",
+        "the same, where no partitioner explains the topic, or no ledger shows applied a newer event that is at home",
     )
     NEWEST_IN_WRONG = (
         Cause.MISROUTED, _CERTAIN, _TO_LOG, (),
@@ -267,7 +271,8 @@ class Ground(Enum):
     )
     NOT_IN_LEDGER = (
         Cause.SKIPPED, _CERTAIN, _TO_CONSUMER, (),
-        "committed past the event, in no failure topic, not in the ledger; latent: an overtaken one",
+        "committed past the event, in no failure topic, not in the ledger or noted there as not applied;"
+        " latent: an overtaken one",
     )
     GUARDED = (
         Cause.SKIPPED, _CERTAIN, _TO_CONSUMER, (),
@@ -335,6 +340,14 @@ PARKED: Mapping[ParkedIn, tuple[Ground, Ground]] = {
     "dead_letter": (Ground.DEAD_LETTERED, Ground.DEAD_LETTERED_AMONG),
 }
 """The grounds on which an event in a failure topic names the cause: alone, and among others that are lost."""
+
+
+def ground_of_loss(noted: LedgerEntry | None) -> Ground:
+    """Choose the ground on which an event counts as not applied, by how the ledger notes it, if it does."""
+    return Ground.NOT_IN_LEDGER if noted is None else _NOTED.get(noted.unapplied, Ground.NOT_IN_LEDGER)
+
+
+_NOTED: Mapping[Unapplied | None, Ground] = {"dead_lettered": Ground.DEAD_LETTERED, "sent_on": Ground.RETRYING}
 
 
 @dataclass(frozen=True)

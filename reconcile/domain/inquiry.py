@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 
@@ -19,12 +20,35 @@ class Inquiry:
     """What a case says for the fields in which its copy differs; each answer is computed once, and only if needed."""
 
     def __init__(self, case: Case) -> None:
+        self.partly = not case.link.changes and any(event.untold for event in case.events)
+        """Whether events that are to carry the whole state leave something out of it."""
+        if self.partly:
+            case = replace(case, link=replace(case.link, patch=True))
         self.case = case
         self.link = case.link
         self.difference, self.fields = _compare(case)
         self.concerned = _concerned(case, self.fields)
         """The fields that differ and that events carry; all that they carry where one side has no row."""
         self.log = AggregateLog(case, self.concerned)
+        if case.parked and (passed := self._parked_ahead()):
+            self.log = AggregateLog(case, self.concerned, passed)
+
+    def _parked_ahead(self) -> set[tuple[int, int]]:
+        """Choose the pending events that are parked and that no other one makes good, and those that the copy has.
+
+        A sink does not commit past what it dropped as long as nothing follows that: it lacks just these for good.
+        """
+        waiting, due = self.unresolved.by_event, len(self.log.due)
+        coming = [event for event in self.log.order if event.place not in waiting]
+        ahead = (event for event in self.log.pending if event.place in waiting and self.tells(event))
+        passed = {event.place for event in ahead if not self.is_overtaken(event, coming)}
+        if passed:
+            coming = [event for event in self.log.order if event.place not in passed]
+            copy = self._values(self.case.copy, self.case.source)
+            states = self.folding.states(coming)
+            has = next((end for end in range(len(coming), due, -1) if self.folding.fit(states[end], copy)), 0)
+            passed |= {event.place for event in coming[due:has]}
+        return passed
 
     # What the source did.
 
@@ -186,6 +210,17 @@ class Inquiry:
         """Whether an event says something of what differs."""
         return event.deletes or self.folding.whole or any(rule.name in event.fields for rule in self.concerned)
 
+    def is_overtaken(self, event: Event, others: Sequence[Event]) -> bool:
+        """Whether others of the events carry anew all that an event carries."""
+        rank = self.log.rank
+        later = [each for each in others if rank[each.place] > rank[event.place]]
+        if not self.link.changes or event.deletes:
+            return any(not (event.deletes and each.deletes) for each in later)
+        if any(each.deletes for each in later):
+            return True
+        adds = {rule.name for rule in self.link.fields if rule.add}
+        return bool(event.fields) and event.fields.keys() <= {name for each in later for name in each.fields} - adds
+
     # The two rows.
 
     @cached_property
@@ -205,7 +240,7 @@ class Inquiry:
     def copy(self) -> dict[str, Value] | None:
         """The copy's row as states hold it: in what is right it speaks as the log does, if that spells it otherwise."""
         row = self._values(self.case.copy, self.case.source)
-        return None if row is None else {**row, **self._spelled_otherwise()}
+        return None if row is None else {**row, **self._spelled_otherwise(row)}
 
     def brings(self, state: State, row: Mapping[str, Value] | None) -> bool:
         """Whether a state says what a row says, in the fields that differ."""
@@ -222,12 +257,13 @@ class Inquiry:
                 values[rule.name] = Decimal(0)
         return values
 
-    def _spelled_otherwise(self) -> dict[str, Value]:
-        """Choose the fields in which both rows agree and the log says something else of the source, as the log says it.
+    def _spelled_otherwise(self, copy: Mapping[str, Value]) -> dict[str, Value]:
+        """Choose the fields in which both rows agree and the log says neither's value, as the log says it.
 
         So a copy is not held to be at another event for the sake of a field that is right, as of a uuid in capitals.
+        What the log says anywhere as the copy does stays: the copy may be at that event.
         """
-        made = self.true_states[self.log.settled :]
+        made, passed = self.true_states[self.log.settled :], self.plain.states(self.log.order)
         known = self.plain.final(self.log.known_to(self.case.source))
         if self.source is None or known is None or known is UNKNOWN:
             return {}
@@ -236,9 +272,14 @@ class Inquiry:
         return {
             rule.name: known[rule.name]
             for rule in right
-            if not any(self.plain.fit(state, self.source, (rule,)) for state in made)
+            if not any(self.plain.fit(state, self.source, (rule,)) for state in (passed if rule.add else made))
             and not any(self._says(event, rule) for event in self.log.events)
+            and not any(self._is_in(state, copy, rule) for state in (*self.true_states, *self.states))
         }
+
+    def _is_in(self, state: State, copy: Mapping[str, Value], rule: FieldRule) -> bool:
+        """Whether a row says of a field what a state says of it for sure."""
+        return isinstance(state, Mapping) and rule.name in state and bool(self.folding.fit(state, copy, (rule,)))
 
     def _says(self, event: Event, rule: FieldRule) -> bool:
         """Whether an event says of a field what the source says, in the source's spelling."""

@@ -22,6 +22,8 @@ class KeyType(StrEnum):
     UUID_BYTES = "uuid-bytes"
     INT64 = "int64"
     JSON = "json"
+    SCHEMA = "schema"
+    """By a schema elsewhere: nothing here reads or writes it."""
 
 
 def encode(id_text: str, key_type: str) -> bytes:
@@ -169,11 +171,20 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
+def _encode_nothing(_: str) -> bytes:
+    raise ValueError("a key by a schema is only known from records")
+
+
+def _decode_nothing(_: bytes) -> str | None:
+    return None
+
+
 _ENCODE: Mapping[KeyType, Callable[[str], bytes]] = {
     KeyType.STRING: _encode_string,
     KeyType.UUID_BYTES: _encode_uuid,
     KeyType.INT64: _encode_int64,
     KeyType.JSON: _encode_json,
+    KeyType.SCHEMA: _encode_nothing,
 }
 
 _DECODE: Mapping[KeyType, Callable[[bytes], str | None]] = {
@@ -181,4 +192,5 @@ _DECODE: Mapping[KeyType, Callable[[bytes], str | None]] = {
     KeyType.UUID_BYTES: _decode_uuid,
     KeyType.INT64: _decode_int64,
     KeyType.JSON: _decode_json,
+    KeyType.SCHEMA: _decode_nothing,
 }

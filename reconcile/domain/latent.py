@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconcile.domain.case import Event, Parked, Routing
+from reconcile.domain.case import Parked, Routing
 from reconcile.domain.evidence import (
     event_note,
     event_notes,
     gap_notes,
     ledger_notes,
+    lost_words,
     offset_notes,
     parked_note,
     routing_notes,
@@ -47,7 +48,9 @@ def _parked(inquiry: Inquiry) -> Attribution | None:
     case, waiting = inquiry.case, inquiry.unresolved.by_event
     if case.link.records or case.link.guarded:
         return None
-    overtaken = [each for each in inquiry.log.events if each.place in waiting and _is_overtaken(inquiry, each)]
+    overtaken = [
+        each for each in inquiry.log.events if each.place in waiting and inquiry.is_overtaken(each, inquiry.log.due)
+    ]
     if overtaken:
         event = overtaken[0]
         notes = (
@@ -57,18 +60,6 @@ def _parked(inquiry: Inquiry) -> Attribution | None:
         return Attribution(PARKED[waiting[event.place].kind][0], event.at, notes)
     old = next((each for each in inquiry.unresolved.strangers if _is_old(inquiry, each)), None)
     return None if old is None else Attribution(PARKED[old.kind][0], old.at, (parked_note(old, _OVERWRITES),))
-
-
-def _is_overtaken(inquiry: Inquiry, event: Event) -> bool:
-    """Whether all that an event carries is carried anew by later ones that the copy has."""
-    rank = inquiry.log.rank
-    later = [each for each in inquiry.log.due if rank[each.place] > rank[event.place]]
-    if inquiry.folding.whole or event.deletes:
-        return bool(later)
-    if any(each.deletes for each in later):
-        return True
-    anew = {name for each in later for name in each.fields} - inquiry.folding.adds
-    return bool(event.fields) and event.fields.keys() <= anew
 
 
 def _is_old(inquiry: Inquiry, parked: Parked) -> bool:
@@ -92,12 +83,12 @@ def _ledger_gap(inquiry: Inquiry) -> Attribution | None:
     """Events that were due, and that the ledger would show had they been applied."""
     case, log, ledger = inquiry.case, inquiry.log, inquiry.ledger
     parked = {event.place for each in case.parked if (event := event_of(each, log.events)) is not None}
-    excused = parked | _superseded(inquiry) | _ignored_by_guard(inquiry)
+    excused = parked | _superseded(inquiry) | _ignored_by_guard(inquiry) | _decided(inquiry)
     gaps = [event for event in log.due if event.place not in excused and ledger.lacks(event)]
     if not gaps:
         return None
     notes = (
-        *event_notes(case, gaps, "committed past it; not in the ledger"),
+        *event_notes(case, gaps, lost_words(ledger, gaps)),
         *offset_notes(case, gaps),
         *ledger_notes(case, ledger, gaps),
     )
@@ -132,9 +123,14 @@ def _ignored_by_guard(inquiry: Inquiry) -> set[tuple[int, int]]:
     return found
 
 
+def _decided(inquiry: Inquiry) -> set[tuple[int, int]]:
+    """Choose the events of which the ledger notes what became of them, but for those that were dropped."""
+    return {place for place, entry in inquiry.ledger.unapplied.items() if entry.unapplied != "ignored"}
+
+
 def _version_gap(inquiry: Inquiry) -> Attribution | None:
     """A version that never came into the log; none where each event carries the state, and the copy has the newest."""
-    if not inquiry.link.changes or not inquiry.log.gaps:
+    if not inquiry.link.changes or inquiry.partly or not inquiry.log.gaps:
         return None
     former, later = inquiry.log.gaps[0]
     return Attribution(Ground.VERSION_GAP, later.at, gap_notes(inquiry.case, former, later))

@@ -1,8 +1,8 @@
-"""What a consumer's ledger says of an aggregate's events: which were applied, how often, in which order."""
+"""What a consumer's ledger says of an aggregate's events: which were applied, how often, in which order, or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -22,11 +22,13 @@ class MatchedLedger:
     applied: tuple[Event, ...]
     """The events in the order in which they were applied; one that was applied twice is in here twice."""
     entries: Entries
-    """The entries of each event, by its place."""
+    """The entries of each event that was applied, by its place."""
+    unapplied: Mapping[tuple[int, int], LedgerEntry]
+    """The entry of each event that it notes as not applied, by its place."""
     ordered: bool
     """Whether the entries have times, without which nothing can be said of their order."""
     names: frozenset[str]
-    """The ids of all the events that it is about."""
+    """The ids of all the events that it shows applied."""
 
     def shows(self, event: Event) -> bool:
         """Whether it shows an event applied."""
@@ -36,9 +38,16 @@ class MatchedLedger:
         """Whether it shows an event applied more than once."""
         return len(self.entries.get(event.place, ())) > 1
 
+    def settles(self, event: Event) -> bool:
+        """Whether it notes an event as done with, without it: dropped as older, or discarded by a person."""
+        noted = self.unapplied.get(event.place)
+        return noted is not None and noted.unapplied in ("older", "discarded")
+
     def reaches(self, event: Event) -> bool:
         """Whether it would show the event, had that been applied."""
         link = self.link
+        if event.place in self.unapplied:
+            return True
         if not link.ledger or (link.ledger_since is None and link.ledger_begins is None):
             return False
         if link.ledger_since is not None and event.at < link.ledger_since:
@@ -59,9 +68,13 @@ class MatchedLedger:
 def match_ledger(case: Case, events: Sequence[Event]) -> MatchedLedger:
     """Match entries and events: by event id where both have one, else by partition and offset."""
     entries: Entries = {}
+    unapplied: dict[tuple[int, int], LedgerEntry] = {}
     applied: list[tuple[datetime, int]] = []
     for entry, number in _matches(case, events):
         place = events[number].place
+        if entry.unapplied is not None:
+            unapplied[place] = entry
+            continue
         entries[place] = (*entries.get(place, ()), entry)
         applied.append((entry.at or _NEVER, number))
     if entries:
@@ -71,8 +84,9 @@ def match_ledger(case: Case, events: Sequence[Event]) -> MatchedLedger:
         link=case.link,
         applied=tuple(events[number] for _, number in sorted(applied)),
         entries=entries,
+        unapplied=unapplied,
         ordered=all(entry.at is not None for entry in case.ledger),
-        names=frozenset(spelled(entry.event_id) for entry in case.ledger if entry.event_id is not None),
+        names=frozenset(spelled(e.event_id) for e in case.ledger if e.event_id is not None and e.unapplied is None),
     )
 
 

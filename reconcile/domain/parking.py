@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from reconcile.domain.case import Event, Parked, ParkedIn
 from reconcile.domain.event import spelled
 from reconcile.domain.ledger import MatchedLedger
 
+LIBRARY_STASH = "reconcile.stash"
+"""The table in which the consumer library keeps what it stashed."""
 # A record goes on from one to the next.
 _HOPS: tuple[ParkedIn, ...] = ("retry", "stash", "dead_letter")
 
@@ -33,11 +36,27 @@ def unresolved(parked: Sequence[Parked], events: Sequence[Event], ledger: Matche
         if event is None:
             if each.event_id is None or spelled(each.event_id) not in ledger.names:
                 found.strangers.append(each)
-        elif not ledger.shows(event):
+        elif not ledger.shows(event) and (each.topic == LIBRARY_STASH or not ledger.settles(event)):
             former = found.by_event.get(event.place)
-            if former is None or _HOPS.index(former.kind) <= _HOPS.index(each.kind):
+            if former is None or _hop(former) <= _hop(each):
                 found.by_event[event.place] = each
+    _share_with_deletions(found.by_event, events, ledger)
     return found
+
+
+def _share_with_deletions(
+    by_event: dict[tuple[int, int], Parked], events: Sequence[Event], ledger: MatchedLedger
+) -> None:
+    """Add the deletions that repeat a parked one, as a tombstone does behind Debezium's event: a sink drops one."""
+    for former, later in (*pairwise(events), *pairwise(events[::-1])):
+        repeats = former.deletes and later.deletes and former.partition == later.partition
+        if repeats and former.place in by_event and not ledger.shows(later):
+            by_event.setdefault(later.place, by_event[former.place])
+
+
+def _hop(parked: Parked) -> int:
+    """Compute how far a record has gone on: the library brings a dead letter back by its stash."""
+    return len(_HOPS) if parked.topic == LIBRARY_STASH else _HOPS.index(parked.kind)
 
 
 def came_back(event: Event, parked: Sequence[Parked], events: Sequence[Event]) -> Parked | None:

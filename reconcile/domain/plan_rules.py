@@ -11,6 +11,7 @@ from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Confidence, Difference, Finding, Status
 from reconcile.domain.key import is_keepable
 from reconcile.domain.outbox import WaitingEvents
+from reconcile.domain.parking import LIBRARY_STASH
 
 ARRIVED = "moved on: an event of it was published since the run read the log"
 
@@ -44,7 +45,7 @@ class Treatment:
 
 
 @dataclass(frozen=True)
-class Terms:
+class PlanTerms:
     """What a contract says of a link, as far as it decides what is repaired."""
 
     causes: frozenset[Cause] | None = None
@@ -85,12 +86,14 @@ class AggregateFacts:
     """The newest version in the log."""
     lagging: tuple[int, ...] = ()
     """Partitions beside its home where the group has not come to the last of its records."""
-    key_known: bool = True
-    """Whether the bytes of its key are known."""
+    keyless: str | None = None
+    """Why the bytes of its key are not known."""
     state_known: bool = True
     """Whether the source or the log has a state of it."""
     last_version: int | None = None
     """The version of that state: the one that a deletion would carry."""
+    stamped: bool = False
+    """Whether a tombstone would carry it, in a header."""
     waiting: WaitingEvents | None = None
     """What waits in the source's outbox now."""
     unproven: tuple[str, ...] = ()
@@ -103,15 +106,15 @@ class AggregateFacts:
     """Why nobody can say what its sums lack."""
 
 
-def treat(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment:
+def treat(finding: Finding, terms: PlanTerms, facts: AggregateFacts) -> Treatment:
     """Choose what is done about a finding."""
     base = by_finding(finding, terms)
     if not base.action.writes:
         return base
     decide = _against_deletion if base.action is Action.TOMBSTONE else _against_restatement
     against = _against_overtaking(finding, facts) or decide(finding, terms, facts)
-    if against is None and not facts.key_known:
-        against = _advice("no record of it shows how its key is written: let its owner publish it once")
+    if against is None and facts.keyless is not None:
+        against = _advice(f"{facts.keyless}: let its owner publish it once")
     if against is None and facts.lagging:
         where = ", ".join(map(str, facts.lagging))
         against = _not_repaired(
@@ -137,11 +140,15 @@ def decided_by_arrival(cause: str, version: int | None) -> bool:
     return cause == Cause.NEVER_PUBLISHED or version is None
 
 
-def by_finding(finding: Finding, terms: Terms) -> Treatment:
+def by_finding(finding: Finding, terms: PlanTerms) -> Treatment:
     """Choose what would be done about a finding as far as it and the contract alone show."""
     base = _by_status(finding) or _by_cause(finding, terms)
     if base.action.writes:
         base = _against_contract(finding, terms, base) or _compensated(finding, terms, base)
+    if base is _RELEASE and any(each.topic == LIBRARY_STASH and each.unresolved for each in finding.evidence):
+        consumer = finding.link.rpartition("/")[2]
+        options = f"CONTRACT --consumer {consumer} --handler MODULE:FUNCTION --id ID"
+        return _advice(f"{base.reason}: reconcile stash drain {options}")
     return _ISOLATION_UNKNOWN if base.action.writes and not terms.isolation_known else base
 
 
@@ -155,17 +162,18 @@ def _by_status(finding: Finding) -> Treatment | None:
     if finding.status is Status.INCOMPLETE:
         return _not_repaired("it is not confirmed: something that would tell could not be read")
     if finding.status is Status.TOLERATED or finding.equivalent:
-        return _not_repaired("tolerated: a reader sees no difference")
+        gone = finding.difference is Difference.MISSING
+        return _not_repaired(f"tolerated: {'its row may have expired' if gone else 'a reader sees no difference'}")
     return None
 
 
-def _by_cause(finding: Finding, terms: Terms) -> Treatment:
+def _by_cause(finding: Finding, terms: PlanTerms) -> Treatment:
     if finding.cause is Cause.UNDETERMINED and terms.causes is not None and finding.cause in terms.causes:
         return _MENDED[finding.difference]
     return TABLE[finding.cause][finding.difference]
 
 
-def _against_contract(finding: Finding, terms: Terms, base: Treatment) -> Treatment | None:
+def _against_contract(finding: Finding, terms: PlanTerms, base: Treatment) -> Treatment | None:
     """Say why no record is written, by what waits in the failure topics and what the contract permits."""
     if terms.causes is not None and finding.cause not in terms.causes:
         return _not_repaired(f"the contract does not repair {finding.cause}: see repair.causes")
@@ -187,7 +195,7 @@ def _against_contract(finding: Finding, terms: Terms, base: Treatment) -> Treatm
     return _not_carried(finding, terms)
 
 
-def _unsure(finding: Finding, terms: Terms, *, deletes: bool) -> Treatment | None:
+def _unsure(finding: Finding, terms: PlanTerms, *, deletes: bool) -> Treatment | None:
     """Say that the cause is not sure enough, if it is not."""
     if not (finding.confidence.reaches(terms.min_confidence) or _is_mended_alike(finding, terms)):
         return _advice(f"its cause is {finding.confidence} only: look at it, or lower repair.min_confidence")
@@ -196,7 +204,7 @@ def _unsure(finding: Finding, terms: Terms, *, deletes: bool) -> Treatment | Non
     return None
 
 
-def _is_mended_alike(finding: Finding, terms: Terms) -> bool:
+def _is_mended_alike(finding: Finding, terms: PlanTerms) -> bool:
     """Whether the same record mends the copy, whichever of the causes that a finding names it was."""
     if terms.min_confidence is Confidence.CERTAIN or not finding.alternatives:
         return False
@@ -205,7 +213,7 @@ def _is_mended_alike(finding: Finding, terms: Terms) -> bool:
     return causes <= allowed and all(TABLE[each][finding.difference].action is Action.RESTATE for each in causes)
 
 
-def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
+def _not_carried(finding: Finding, terms: PlanTerms) -> Treatment | None:
     """Say why no event could carry what differs, if none could."""
     if not terms.restates:
         return _advice("the contract does not say how a value is built: add topic.value")
@@ -220,7 +228,7 @@ def _not_carried(finding: Finding, terms: Terms) -> Treatment | None:
     return None
 
 
-def _sums(finding: Finding, terms: Terms) -> frozenset[str]:
+def _sums(finding: Finding, terms: PlanTerms) -> frozenset[str]:
     """Choose the sums that differ, if an event with the difference may bring them all."""
     wrong = terms.adds & {each.name for each in finding.fields}
     fits = finding.difference is Difference.CHANGED and wrong <= terms.compensates
@@ -235,7 +243,7 @@ def _lies_unresolved(finding: Finding) -> Treatment | None:
     return _advice(f"an unresolved event of it lies in the {kind.replace('_', ' ')} topic: resolve it first")
 
 
-def _compensated(finding: Finding, terms: Terms, base: Treatment) -> Treatment:
+def _compensated(finding: Finding, terms: PlanTerms, base: Treatment) -> Treatment:
     """Choose the event with the difference where sums differ."""
     wrong = _sums(finding, terms)
     if base.action is not Action.RESTATE or not wrong:
@@ -256,7 +264,7 @@ def _waits(events: WaitingEvents) -> Treatment:
     return _not_repaired(f"an event of it waits in the source's outbox{events.age}: see why it is not published")
 
 
-def _against_restatement(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment | None:
+def _against_restatement(finding: Finding, terms: PlanTerms, facts: AggregateFacts) -> Treatment | None:
     """Say why an aggregate is not restated, if it is not."""
     if facts.rows > 1:
         return _SOURCE_TWICE
@@ -269,7 +277,7 @@ def _against_restatement(finding: Finding, terms: Terms, facts: AggregateFacts) 
     return _ignored(finding, terms, facts.version)
 
 
-def _ignored(finding: Finding, terms: Terms, ours: int | None) -> Treatment | None:
+def _ignored(finding: Finding, terms: PlanTerms, ours: int | None) -> Treatment | None:
     """Say that the consumer's own check would refuse a record's version, if it would."""
     theirs = finding.consumer_version
     if terms.guard == "none" or theirs is None or ours is None:
@@ -282,7 +290,7 @@ def _ignored(finding: Finding, terms: Terms, ours: int | None) -> Treatment | No
     )
 
 
-def _against_deletion(finding: Finding, terms: Terms, facts: AggregateFacts) -> Treatment | None:
+def _against_deletion(finding: Finding, terms: PlanTerms, facts: AggregateFacts) -> Treatment | None:
     """Say why an aggregate is not deleted, if it is not."""
     if facts.rows:
         return _not_repaired("moved on: the source has it again")
@@ -292,17 +300,15 @@ def _against_deletion(finding: Finding, terms: Terms, facts: AggregateFacts) -> 
     if facts.alive:
         return _advice("the log's newest event of it does not delete it: let its owner publish the deletion")
     if not terms.deletable:
-        return _advice("no record can be written that topic.delete takes for a deletion: delete its row by hand")
+        return _advice("topic.delete_as does not say how a deletion is written: delete its row by hand")
     if not (terms.tombstones or facts.state_known):
         return _advice("neither source nor log has a state that a deletion could be made of: delete its row by hand")
-    if not terms.versioned:
-        return None
-    if facts.last_version is None:
+    if terms.versioned and facts.last_version is None:
         return _advice("neither source nor log has a version that a deletion could carry: delete its row by hand")
-    return _ignored(finding, terms, facts.last_version)
+    return _ignored(finding, terms, facts.last_version) if terms.versioned or facts.stamped else None
 
 
-def _not_brought(finding: Finding, terms: Terms, action: Action) -> str:
+def _not_brought(finding: Finding, terms: PlanTerms, action: Action) -> str:
     """Name the fields that differ and that the correction does not bring."""
     brought = terms.compensates if action is Action.COMPENSATE else terms.carried
     rest = sorted({each.name for each in finding.fields} - brought)
@@ -323,6 +329,7 @@ _ISOLATION_UNKNOWN = _advice(
     " records unless told otherwise)"
 )
 _SOURCE_TWICE = _advice("the source holds the id more than once: nobody can tell which row is right")
+_RELEASE = _advice("release the stash first: what lies there would overwrite a correction")
 _SURPLUS = _advice("delete the surplus row: a record could only add another one")
 _AGREES = _not_repaired("the state agrees: there is nothing to restate")
 _EACH = tuple(Difference)
@@ -350,7 +357,7 @@ _MENDED = _mended("nothing shows why it differs, and the contract asks for its r
 TABLE: Mapping[Cause, Mapping[Difference, Treatment]] = {
     Cause.IN_FLIGHT: _all(_not_repaired("it is in flight: the event will arrive by itself")),
     Cause.STASHED: _but(
-        _all(_advice("release the stash first: what lies there would overwrite a correction")),
+        _all(_RELEASE),
         _advice("an overtaken record lies in the stash: discard it, or see that it is not applied over newer state"),
     ),
     Cause.RETRYING: _but(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
@@ -14,22 +16,29 @@ from reconcile.contract.model import Consumer, Contract, StashTable
 from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.domain.outbox import WaitingEvents
+from reconcile.domain.parking import LIBRARY_STASH
 from reconcile.errors import RefusedError
 from reconcile.gather import spark_read_errors
 from reconcile.gather.evidence import outbox, stash_table
-from reconcile.gather.evidence.ledger import PostgresLedger, SparkLedger
+from reconcile.gather.evidence.ledger import LIBRARY_LEDGER, PostgresLedger, SparkLedger
 from reconcile.gather.fence.opening import OpenFence
 from reconcile.gather.stores import buckets, canonical_columns, digest, row_columns, spark_store
 from reconcile.gather.stores.buckets import Differing
 from reconcile.gather.stores.comparison_pair import comparison_pair, copy_side, source_side, types_for
 from reconcile.gather.stores.digest import Choice, ComparisonMode, Mode, Side
-from reconcile.gather.stores.link_rows import LinkRows, PostgresRows, SparkRows
+from reconcile.gather.stores.library_tables import Registration
+from reconcile.gather.stores.link_rows import DigestedRows, PostgresRows, SparkRows
 from reconcile.gather.stores.postgres_store import OpenPostgres, PostgresStore
-from reconcile.gather.stores.session import StoreSession
+from reconcile.gather.stores.session import SnapshotSession, StoreSession
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.settings.connections import Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
+
+if TYPE_CHECKING:
+    from reconcile.gather.stores.mariadb.rows import MariaRows, MariaStore
+
+    _AnyStore = OpenPostgres | MariaStore | SparkStore
 
 
 @dataclass(frozen=True)
@@ -61,8 +70,8 @@ class LinkReader:
         if choice.mode is Mode.FULL:
             source, copy = self.rows
             return Compared(source.all(self.spark), copy.all(self.spark), choice.mode, choice.reasons, None)
-        source, copy = (replace(each, reading=self._moded(each, choice.mode)) for each in self._postgres_rows())
-        differing = buckets.compare(source.store, source.reading, copy.store, copy.reading)
+        source, copy = (each.digested(choice.mode, self._buckets) for each in self._digestible)
+        differing = buckets.compare(source, copy)
         which = None if differing.most else differing.buckets
         if which == ():
             nothing = self.spark.createDataFrame([], row_columns.schema(len(self.consumer.fields)))
@@ -71,17 +80,19 @@ class LinkReader:
         return Compared(*frames, choice.mode, choice.reasons, differing)
 
     @cached_property
-    def rows(self) -> tuple[LinkRows, LinkRows]:
+    def rows(self) -> tuple[DigestedRows | SparkRows, DigestedRows | SparkRows]:
         """The rows of both: the source's and the copy's."""
         frames, types = self._typed_sides
         pair = comparison_pair(self.contract, self.consumer, *types)
-        found: list[LinkRows] = []
+        found: list[DigestedRows | SparkRows] = []
         for reading, frame, store in zip((pair.source, pair.copy), frames, self._stores, strict=True):
             if isinstance(store, OpenPostgres):
                 found.append(PostgresRows(store.store, store.session, reading))
-            else:
+            elif isinstance(store, SparkStore):
                 assert frame is not None
-                found.append(SparkRows(frame, spark_store.columns(reading.side), reading.form))
+                found.append(SparkRows(store, reading.side, frame, reading.form))
+            else:
+                found.append(_maria_rows(store, reading))
         return found[0], found[1]
 
     def ledger(self) -> DataFrame | None:
@@ -99,6 +110,10 @@ class LinkReader:
     def stash_table(self) -> DataFrame | None:
         """Read what lies in the consumer's table of problems, as `parked` does what lies in topics."""
         table, store = self.consumer.failure.stash, self._stores[1]
+        declared = table.table if isinstance(table, StashTable) else None
+        by_library = self._registration is not None if declared is None else declared == LIBRARY_STASH
+        if by_library and isinstance(store, OpenPostgres):
+            return stash_table.read_of_library(self.spark, store, self._whose, self._typed_sides[1][0].id)
         if not isinstance(table, StashTable):
             return None
         source_ids = self._typed_sides[1][0].id
@@ -123,56 +138,78 @@ class LinkReader:
         if isinstance(store, OpenPostgres):
             return outbox.waiting(store, box, ids)
         with self.reading():
-            return outbox.waiting_by_spark(self.spark, store, box, ids)
+            snapshot = self.opened.fence.source.snapshot
+            seen_at = datetime.now(UTC) if snapshot is None else snapshot.taken_at
+            return outbox.waiting_by_spark(self.spark, store, box, ids, seen_at)
 
     def reading(self) -> AbstractContextManager[None]:
         """Turn what Spark says of a store into an error that says what to do."""
         return spark_read_errors.explained(self.opened, self.consumer.name, self.contract.link(self.consumer))
 
     def _choice(self, mode: ComparisonMode) -> Choice:
-        sessions = self._sessions
         if mode == "full":
             return Choice(Mode.FULL, ("asked for",))
-        if sessions[0] is None or sessions[1] is None:
+        digestible = self._digestible
+        if len(digestible) < len(self.rows):
             if mode == "digest":
-                raise RefusedError("the mode digest needs Postgres on both sides: use auto or full")
-            return Choice(Mode.FULL, ("not both stores are Postgres",))
-        servers = [digest.server(each.rows) for each in sessions if each is not None]
-        checked = any(each.reading.checked for each in self._postgres_rows())
-        found = digest.choose(servers[1], servers[0], checked=checked)
+                raise RefusedError("the mode digest needs a Postgres or a MariaDB on both sides: use auto or full")
+            return Choice(Mode.FULL, ("not both stores are a Postgres or a MariaDB",))
+        source, copy = digestible
+        checked = any(isinstance(each, PostgresRows) and each.reading.checked for each in digestible)
+        found = digest.choose(copy.server, source.server, checked=checked)
         if found.mode is Mode.FULL and mode == "digest":
             raise RefusedError(f"the mode digest cannot be used: {'; '.join(found.reasons)}")
         return found
 
-    def _postgres_rows(self) -> list[PostgresRows]:
-        return [each for each in self.rows if isinstance(each, PostgresRows)]
+    @property
+    def _digestible(self) -> list[DigestedRows]:
+        return [each for each in self.rows if not isinstance(each, SparkRows)]
 
-    def _moded(self, rows: PostgresRows, mode: Mode) -> digest.Reading:
+    @property
+    def _buckets(self) -> int:
         expected = max(self.opened.fence.source.rows or 0, self.opened.fence.consumer(self.consumer.name).rows or 0)
-        return replace(rows.reading, mode=mode, buckets=digest.bucket_count(expected))
+        return digest.bucket_count(expected)
 
     @cached_property
     def _ledger(self) -> PostgresLedger | SparkLedger | None:
-        ledger, store = self.consumer.failure.ledger, self._stores[1]
+        ledger, store, registration = self.consumer.failure.ledger, self._stores[1], self._registration
+        kept = registration is not None and registration.ledger
+        by_library = kept if ledger is None else ledger.table == LIBRARY_LEDGER.table
+        if by_library and isinstance(store, OpenPostgres):
+            return PostgresLedger.of(store, LIBRARY_LEDGER, self._whose)
         if ledger is None:
             return None
         return PostgresLedger.of(store, ledger) if isinstance(store, OpenPostgres) else SparkLedger(store, ledger)
 
-    @cached_property
-    def _stores(self) -> tuple[OpenPostgres | SparkStore, OpenPostgres | SparkStore]:
-        return self._store(self.contract.source, self._sessions[0]), self._store(self.consumer, self._sessions[1])
+    @property
+    def _registration(self) -> Registration | None:
+        """How the group consumes by the library, whose tables stand for those that the contract does not declare."""
+        return self.opened.fence.consumer(self.consumer.name).registration(self.contract.topic.name)
 
-    def _store(self, rows: Rows, session: StoreSession | None) -> OpenPostgres | SparkStore:
+    @property
+    def _whose(self) -> tuple[str, str]:
+        """The group and the topic whose rows of the library's tables count."""
+        return self.consumer.group, self.contract.topic.name
+
+    @cached_property
+    def _stores(self) -> tuple[_AnyStore, _AnyStore]:
+        fence, (source, copy) = self.opened.fence, self._sessions
+        cut = fence.consumer(self.consumer.name).cut
+        return self._store(self.contract.source, source, fence.source.cut), self._store(self.consumer, copy, cut)
+
+    def _store(self, rows: Rows, session: SnapshotSession | None, cut: str | None) -> _AnyStore:
         connection = self.settings.connection(rows.store)
         address = connection.resolve() if isinstance(connection, Store) else connection
         if isinstance(address, PostgresUrl):
-            assert session is not None
+            assert isinstance(session, StoreSession)
             assert session.snapshot is not None
             return OpenPostgres(PostgresStore(rows.store, address, session.snapshot.id), session)
-        return SparkStore.of(rows.store, address)
+        if session is not None:
+            return _maria_store(session)
+        return SparkStore.of(rows.store, address, cut, rows.table)
 
     @property
-    def _sessions(self) -> tuple[StoreSession | None, StoreSession | None]:
+    def _sessions(self) -> tuple[SnapshotSession | None, SnapshotSession | None]:
         return self.opened.source, self.opened.consumers[self.consumer.name]
 
     @cached_property
@@ -185,11 +222,23 @@ class LinkReader:
             found = list(pool.map(self._typed, self._stores, wanted, (known, consumer.types)))
         return (found[0][0], found[1][0]), (found[0][1], found[1][1])
 
-    def _typed(
-        self, store: OpenPostgres | SparkStore, side: Side, known: Layout[str] | None
-    ) -> tuple[DataFrame | None, Layout[str]]:
-        if isinstance(store, OpenPostgres):
+    def _typed(self, store: _AnyStore, side: Side, known: Layout[str] | None) -> tuple[DataFrame | None, Layout[str]]:
+        if not isinstance(store, SparkStore):
             assert known is not None
             return None, known
         frame = store.frame(self.spark, side)
         return frame, canonical_columns.types(frame, spark_store.columns(side))
+
+
+def _maria_store(session: SnapshotSession) -> MariaStore:
+    from reconcile.gather.stores.mariadb.rows import MariaStore
+    from reconcile.gather.stores.mariadb.session import MariaSession
+
+    assert isinstance(session, MariaSession)
+    return MariaStore(session)
+
+
+def _maria_rows(store: MariaStore, reading: digest.DigestReading) -> MariaRows:
+    from reconcile.gather.stores.mariadb.rows import MariaRows
+
+    return MariaRows(store, reading)

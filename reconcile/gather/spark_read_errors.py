@@ -27,6 +27,11 @@ _KINDS: tuple[tuple[str, type[ReconcileError], str], ...] = (
     ('snapshot "', errors.SnapshotLostError, "start the run again"),
     ("terminating connection", errors.SnapshotLostError, "start the run again"),
 )
+_FILE_GONE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|iceberg\.exceptions\.NotFoundException")
+_EXPIRED = (
+    "a file that was to be read is gone: the snapshot of a table has expired meanwhile, or somebody deleted the file;"
+    " start the run again"
+)
 _ADDRESS = re.compile(r"jdbc:\S+|(?<=//)[^/@\s]*@")
 # To the last quote, as a value may hold quotes; the apostrophe of "doesn't" is none.
 _QUOTED = re.compile(r"""(?<!\w)['"].*['"](?!\w)""", re.DOTALL)
@@ -40,6 +45,8 @@ def explained(opened: OpenFence, consumer: str, link: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         opened.require_alive(consumer)
+        if _FILE_GONE.search(str(error)):
+            raise errors.SnapshotLostError(f"{link}: {_EXPIRED}") from None
         named = by_postgres(link, str(error))
         if named is None and isinstance(error, PythonException):
             raise

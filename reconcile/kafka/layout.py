@@ -28,6 +28,8 @@ class TopicLayout:
     """Whether records are deleted by age or size."""
     retention: timedelta | None
     """How long a record is kept; None without a limit of time."""
+    segment: timedelta
+    """For how long records are written into one segment, of which all are deleted at once."""
     size_limited: bool
     tombstones: timedelta
     """How long a tombstone stays after compaction."""
@@ -60,6 +62,7 @@ def layout(name: str, in_step: Mapping[int, tuple[int, int]], settings: Mapping[
         compacted="compact" in policies,
         deleted="delete" in policies,
         retention=None if kept < 0 else _duration(kept),
+        segment=_duration(int(settings.get("segment.ms", 604_800_000))),
         size_limited=int(settings.get("retention.bytes", _UNLIMITED)) >= 0,
         tombstones=_duration(int(settings.get("delete.retention.ms", 86_400_000))),
         unclean_elections=settings.get("unclean.leader.election.enable") == _TRUE,

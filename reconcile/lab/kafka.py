@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import os
-import shutil
 import signal
 import subprocess
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from types import MappingProxyType
 
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import UnreachableError
 from reconcile.files import jars
 from reconcile.lab import process
 from reconcile.lab.folder import Lab, write_atomically
@@ -43,9 +42,13 @@ class Kafka:
 
     name = "Kafka"
 
-    def __init__(self, lab: Lab, proxied: Proxied | None = None) -> None:
+    def __init__(
+        self, lab: Lab, proxied: Proxied | None = None, settings: Mapping[str, object] = MappingProxyType({})
+    ) -> None:
+        """Stand in a lab's folder; `settings` are the broker's own, for tests that cannot wait as long as people do."""
         self._lab = lab
         self._proxied = proxied
+        self._more = settings
         self._folder = lab.root.resolve() / "kafka"
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "server.log"
@@ -86,18 +89,7 @@ class Kafka:
 
     def _started(self) -> int:
         self._format()
-        command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._folder), *self._java("kafka.Kafka")]
-        with self._log.open("ab") as log:
-            return os.posix_spawn(
-                command[0],
-                command,
-                _environment(),
-                setsid=True,  # so that Ctrl-C at the terminal does not reach the broker
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    *((os.POSIX_SPAWN_DUP2, log.fileno(), fd) for fd in (1, 2)),
-                ],
-            )
+        return process.started(self._java("kafka.Kafka"), self._folder, self._log)
 
     def _running(self, main: str) -> list[int]:
         return process.find(lambda found: main in (line := found.cmdline()) and line[-1] == str(self._properties))
@@ -127,7 +119,7 @@ class Kafka:
         done = subprocess.run(
             self._java("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c"),
             cwd=self._folder,
-            env=_environment(),
+            env=process.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -138,12 +130,15 @@ class Kafka:
         self._formatted.touch()
 
     def _java(self, main: str, *arguments: str) -> list[str]:
-        home = os.environ.get("JAVA_HOME")
-        java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
-        if java is None:
-            raise RefusedError("the lab needs Java 17 or newer on the PATH, or JAVA_HOME")
         return [
-            *(java, "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Djava.awt.headless=true"),
+            *(
+                process.java(),
+                "-Xms128m",
+                "-Xmx512m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=4",
+                "-Djava.awt.headless=true",
+            ),
             "-Dlog4j2.configurationFile=log4j2.properties",
             *("-cp", ":".join(str(jar) for jar in jars("broker")), main, *arguments, str(self._properties)),
         ]
@@ -179,9 +174,6 @@ class Kafka:
             "num.network.threads": 2,
             "num.io.threads": 4,
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+            **self._more,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "LC_ALL": "C.UTF-8"}  # Java reads names of files by the locale

@@ -6,7 +6,9 @@ import importlib.util
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -34,13 +36,15 @@ _SETTINGS = {
 _TO_START = 180
 
 
-class Postgres:
+class PostgresServer:
     """The lab's database server."""
 
     name = "Postgres"
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Stand in a lab's folder; `settings` are the server's own, beside or instead of the lab's."""
         self._lab = lab
+        self._settings = {**_SETTINGS, **settings}
         self._account = process.unprivileged()
         folder = lab.root.resolve() / "postgres"
         self._home = process.walkable_home(folder) if self._account else folder
@@ -66,7 +70,9 @@ class Postgres:
             # A process that has since got the number of a killed server would keep ours from starting.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
             self._initialise()
-            settings = " ".join(f"-c {name}='{value}'" for name, value in (*_SETTINGS.items(), ("port", str(port))))
+            settings = " ".join(
+                f"-c {name}='{value}'" for name, value in (*self._settings.items(), ("port", str(port)))
+            )
             self._run("pg_ctl", "start", "-w", "-t", str(_TO_START), "-D", "data", "-l", self._log.name, "-o", settings)
         process.wait_until(self._answers, f"Postgres did not answer on port {port}", _TO_START, self._log)
 
@@ -75,6 +81,13 @@ class Postgres:
         while pid := self.pid:
             process.end(pid, signal.SIGINT, self.name)
         self._end_the_rest()
+
+    def kill(self) -> None:
+        """Make the server die as in a power cut; what it had answered is kept only where it had written it."""
+        if pid := self.pid:
+            process.end(pid, signal.SIGKILL, self.name)
+        for each in process.find(self._is_ours):
+            process.end(each, signal.SIGKILL, self.name)
 
     def wipe(self) -> None:
         """Remove the server's files."""

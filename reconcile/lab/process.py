@@ -10,9 +10,10 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -86,6 +87,36 @@ def running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def java() -> str:
+    """Choose the Java that the lab's servers run on."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if found is None:
+        raise RefusedError("the lab needs Java 17 or newer on the PATH, or JAVA_HOME")
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Build the environment of a Java server."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}  # Java reads names of files by the locale
+
+
+def started(server: Sequence[str], folder: Path, log: Path, secrets: Mapping[str, str] = MappingProxyType({})) -> int:
+    """Start a server in its folder, with a log that it appends to and secrets in its environment; give its pid."""
+    command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(folder), *server]
+    with log.open("ab") as file:
+        return os.posix_spawn(
+            command[0],
+            command,
+            {**environment(), **secrets},
+            setsid=True,  # so that Ctrl-C at the terminal does not reach the server
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                *((os.POSIX_SPAWN_DUP2, file.fileno(), fd) for fd in (1, 2)),
+            ],
+        )
 
 
 def end(pid: int, stop: signal.Signals, what: str, seconds: float = 30) -> None:

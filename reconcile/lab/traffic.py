@@ -16,8 +16,8 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.names import DOMAINS, FIRST_NAMES, LAST_NAMES
 from reconcile.lab.services.copies import SERVICES
 from reconcile.lab.services.database import connect
-from reconcile.lab.services.member import Member
-from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.services.member import ServiceConsumer, stop
+from reconcile.lab.services.relay import OutboxRelay, producer
 from reconcile.lab.services.user import UserService
 from reconcile.lab.world import require_running
 
@@ -57,17 +57,15 @@ class _Run:
         self._lock = threading.Lock()
         self._commanding = threading.Event()
         self._publishing = threading.Event()
-        self._going = threading.Event()
         self._failures: list[BaseException] = []
         self._people = _people(lab)
 
     def run(self, seconds: float, progress: Callable[[Traffic], None]) -> Traffic:
-        members = [Member(self._lab.bootstrap, service, self._lab.url(service.name)) for service in SERVICES]
+        members = [ServiceConsumer(self._lab.bootstrap, service, self._lab.url(service.name)) for service in SERVICES]
         commanders = max(1, round(self._rate / _EACH_THREAD))
-        self._going.set()
         self._commanding.set()
         self._publishing.set()
-        threads = [self._thread(member.run, self._going) for member in members]
+        threads = [self._thread(member.run) for member in members]
         relay = self._thread(self._relay)
         commands = [self._thread(self._command, number, commanders) for number in range(commanders)]
         started = time.monotonic()
@@ -84,9 +82,8 @@ class _Run:
             self._publishing.clear()  # only now: the last commands may still have been under way
             relay.join()
             self._drain(members)
-            self._going.clear()
-            for thread in threads:
-                thread.join()
+            for member, thread in zip(members, threads, strict=True):
+                stop(member, thread)
         self._note(started, members)
         if self._failures:
             raise ReconcileError(f"traffic stopped: {self._failures[0]}") from self._failures[0]
@@ -103,20 +100,20 @@ class _Run:
         thread.start()
         return thread
 
-    def _note(self, started: float, members: list[Member]) -> None:
+    def _note(self, started: float, members: list[ServiceConsumer]) -> None:
         self._seen.applied = {member.service.name: member.applied for member in members}
         if self._commanding.is_set():
             self._seen.seconds = time.monotonic() - started
 
     def _relay(self) -> None:
         with closing(connect(self._lab.url("user"))) as database:
-            relay = Relay(database, producer(self._lab.bootstrap))
+            relay = OutboxRelay(database, producer(self._lab.bootstrap))
             while self._publishing.is_set():
                 self._seen.published += relay.run()
                 time.sleep(0.02)
             self._seen.published += relay.run()
 
-    def _drain(self, members: list[Member]) -> None:
+    def _drain(self, members: list[ServiceConsumer]) -> None:
         deadline = time.monotonic() + _TO_DRAIN
         while not (done := all(member.caught_up() for member in members)) and time.monotonic() < deadline:
             if self._failures:

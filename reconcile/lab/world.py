@@ -17,7 +17,7 @@ from reconcile.files import committed
 from reconcile.lab import process
 from reconcile.lab.folder import CONTROL, DATABASES, READER, Lab, Ports, write_atomically
 from reconcile.lab.kafka import Kafka
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.services.offsets import admin_client, passes
 
 _LOG = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ TOPICS = {
     "user-activity.activity.retry-1": 3,
     "user-activity.activity.dlq": 3,
 }
+_CONSUMERS = ("login", "billing", "activity")
+"""The databases of the services that consume by the library."""
 _WRITTEN_BY_US = "# Written by `reconcile lab up`; it is written anew whenever the lab comes up.\n"
 
 
@@ -43,7 +45,7 @@ def up(lab: Lab, ports: Ports | None = None) -> None:
         _stop(lab)  # what still runs of a lab whose folder was removed
         lab.refuse_foreign()
     with lab.alone("up"):
-        servers = postgres, kafka = Postgres(lab), Kafka(lab)
+        servers = postgres, kafka = PostgresServer(lab), Kafka(lab)
         if not lab.made:
             for server in servers:
                 server.wipe()
@@ -85,7 +87,7 @@ def down(lab: Lab, wipe: bool = False) -> None:
 
 
 def _stop(lab: Lab) -> None:
-    for server in (Kafka(lab), Postgres(lab)):
+    for server in (Kafka(lab), PostgresServer(lab)):
         ran = server.pid is not None
         server.down()
         if ran and not lab.made:  # a server whose folder is removed writes there again as it ends
@@ -98,7 +100,7 @@ def _wipe(lab: Lab) -> None:
         config = _beside(lab)
         if _written_for(lab, config):
             config.unlink()
-    for server in (Kafka(lab), Postgres(lab)):
+    for server in (Kafka(lab), PostgresServer(lab)):
         server.wipe()
     lab.remove()
 
@@ -108,7 +110,7 @@ def status(lab: Lab) -> dict[str, Any]:
     if not (lab.root / "state.json").exists():
         return {"running": False, "folder": str(lab.root.resolve())}
     state = lab.state()
-    pids = {"postgres": Postgres(lab).pid, "kafka": Kafka(lab).pid}
+    pids = {"postgres": PostgresServer(lab).pid, "kafka": Kafka(lab).pid}
     return {
         "running": all(pids.values()),
         "folder": str(lab.root.resolve()),
@@ -160,7 +162,7 @@ def _as_yaml(data: object) -> str:
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=float("inf"))
 
 
-def _refuse_taken(ports: Ports, postgres: Postgres, kafka: Kafka) -> None:
+def _refuse_taken(ports: Ports, postgres: PostgresServer, kafka: Kafka) -> None:
     wanted = (
         (postgres, ports.postgres, "Postgres", "--postgres-port"),
         (kafka, ports.kafka, "Kafka", "--kafka-port"),
@@ -203,7 +205,9 @@ def _provide_databases(lab: Lab) -> None:
     from psycopg2 import sql
     from psycopg2.extensions import encrypt_password
 
+    from reconcile.consumer.postgres import migrate
     from reconcile.lab.services.database import connected
+    from reconcile.settings import urls
 
     def role(cursor: Any, name: str) -> None:
         cursor.execute("select 1 from pg_roles where rolname = %s", (name,))
@@ -234,6 +238,9 @@ def _provide_databases(lab: Lab) -> None:
                 cursor.execute(sql.SQL("alter schema public owner to {0}; set role {0}").format(owner))
                 cursor.execute(committed("sql", "lab", f"{database}.sql").read_text("utf-8"))
                 cursor.execute("reset role")
+        if database in _CONSUMERS:
+            migrate(urls.parse(lab.url(database)))
+        with connected(lab.url(database, "postgres")) as cursor:
             cursor.execute(committed("sql", "roles", "reader.sql").read_text("utf-8"))
 
 

@@ -20,11 +20,12 @@ from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.log.value_reader import key_reader
 from reconcile.pipeline import record
 from reconcile.pipeline.approval import require_approved
 from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, Fence, results_of
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection
+from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection, value_schema
 from reconcile.pipeline.logs import about
 from reconcile.pipeline.plan import MADE_OF
 from reconcile.pipeline.sums import read_sums
@@ -33,7 +34,6 @@ from reconcile.repair import planning
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.emission import EmissionTask, emit
 from reconcile.repair.guard import Guarded, NewerThanBasis, SourceNow, guarded, summed_since
-from reconcile.repair.logged_aggregates import LoggedAggregate
 from reconcile.repair.source_values import SourceValues
 from reconcile.repair.verification import last_places, passed
 
@@ -137,8 +137,9 @@ class _Applying:
         job = self.job
         may, writer = self._guarded(link)
         newer = NewerThanBasis(job.contract.topic, writer.form.codec, job.run.id)
-        cluster, key_type = cluster_connection(job).resolve(), job.contract.topic.key.type
-        task = EmissionTask(link.link, job.run.id, link.topic, cluster, link.since, key_type)
+        cluster = cluster_connection(job).resolve()
+        id_of = key_reader(job.contract.topic, value_schema(job))
+        task = EmissionTask(link.link, job.run.id, link.topic, cluster, link.since, id_of)
         still = partial(self._still, link)
         outcome = emit(may.corrections, task, control=self.control, held=held, newer=newer, still=still)
         _LOG.debug(f"{link.link}: {len(outcome.emitted):,} records emitted, {len(outcome.already):,} were there")
@@ -189,10 +190,7 @@ class _Applying:
             form = log.form(cluster)
         aggregates = log.aggregates(ids)
         writer = CorrectionWriter(contract, form, job.run.id, link.since)
-        logged: dict[str, LoggedAggregate] = {}
-        for id_ in ids:
-            with suppress(ValueError):  # its records are gone, and their key cannot be made of the id
-                logged[id_] = planning.with_key(id_, aggregates.get(id_), contract.topic.key.type)
+        logged = {id_: planning.with_key(id_, aggregates.get(id_), form.keys) for id_ in ids}
         return guarded(link.corrections, source, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:

@@ -21,7 +21,7 @@ from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Consumer
 from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
-from reconcile.domain.plan_rules import Terms
+from reconcile.domain.plan_rules import PlanTerms
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.fence import UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
@@ -62,7 +62,7 @@ _KEYS = 100
 """So many keys show how they are written."""
 
 
-def audit(job: Job, terms: Mapping[str, Terms], corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
+def audit(job: Job, terms: Mapping[str, PlanTerms], corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
     """Compare, confirm and attribute what was gathered into the run; do nothing if that was done.
 
     `terms` say for each consumer what would be repaired; `corrections` are the places in the topic, with the ids, where
@@ -192,7 +192,8 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
             parked = job.run.parquet(parked_records(name), job.spark)
             found = [*of_all_links, latent_candidates.unresolved(parked)]
             if ledger is not None:
-                found += _not_in_ledger(job, gathered, consumer, ledger, reach, kept)
+                known = ledger.where("unapplied is null or unapplied <> 'ignored'")
+                found += _not_in_ledger(job, gathered, consumer, known, reach, kept)
             candidates = _union(found).distinct()
         candidates = kept.enter_context(persisted(candidates))
         there = None if candidates.isEmpty() else candidates
@@ -289,7 +290,7 @@ def _publish_cases(
             return suspects.reach or ledger_reach(reader.ledger_bounds(), readings.ledger, events)
 
 
-def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: Mapping[str, Terms]) -> DataFrame:
+def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: Mapping[str, PlanTerms]) -> DataFrame:
     """Compute the findings of all cases."""
     key_type = _key_type(job, gathered.log) if links else None
     found = [job.spark.createDataFrame([], SCHEMA)]
@@ -306,6 +307,8 @@ def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: 
 def _key_type(job: Job, log: DataFrame) -> str | None:
     """Query how ids become keys; None where the log's records show that an id does not say its key."""
     declared = job.contract.topic.key.type
+    if declared == "schema":
+        return None
     if declared != "json":
         return declared
     keys = log.select(KEY).where(f"{KEY} is not null").limit(_KEYS).collect()

@@ -126,7 +126,7 @@ class _Gathering:
             if consumer.name in self.links:
                 table = job.run.find(stash(consumer.name))
                 try:
-                    frame = parked_of(job, consumer, history)
+                    frame = parked_of(job, consumer, history, mirrored=table is not None)
                 except (UnreachableError, RefusedError) as error:
                     self._left_out(consumer, error)
                     continue
@@ -194,22 +194,22 @@ def undecided(job: Job, fence: Fence) -> UndecidedRecords:
     if not fence.topic.open:
         return UndecidedRecords({}, frozenset())
     with cluster_client(job) as cluster:
-        found = undecided_records(cluster, job.contract.topic, fence.topic.open)
+        found = undecided_records(cluster, job.contract.topic, fence.topic.open, value_schema(job))
     if found.unread:
         partitions = ", ".join(map(str, sorted(found.unread)))
         _LOG.warning(f"too many records are behind open transactions to look at, in partition {partitions}")
     return found
 
 
-def parked_of(job: Job, consumer: Consumer, history: History) -> DataFrame:
-    """Read what lies in the failure topics of a consumer now."""
+def parked_of(job: Job, consumer: Consumer, history: History, *, mirrored: bool = False) -> DataFrame:
+    """Read what lies in the failure topics of a consumer now; `mirrored` if a table of its store has its stash."""
     contract = job.contract
     connection = cluster_connection(job)
     with cluster_client(job) as cluster:
         logs = parked.read(
             job.spark, contract, consumer, cluster, connection, HistoryStore.of(job.workspace), value_schema(job)
         )
-    return parked.parked(job.spark, logs, consumer, contract.topic.name, history.records(job.spark))
+    return parked.parked(job.spark, logs, consumer, contract.topic, history.records(job.spark), mirrored=mirrored)
 
 
 def resolved_since(job: Job, consumer: Consumer, records: DataFrame) -> DataFrame:

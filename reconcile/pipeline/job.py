@@ -92,7 +92,7 @@ def new_job(
     if not needs_spark(settings.workspace):
         Workspace(settings.workspace).run(named)
     _choose_consumers(contract, consumers)
-    with _spark(settings, named) as spark:
+    with _spark(settings.reading(contract.stores), named) as spark:
         place = Workspace(settings.workspace, spark)
         scope = All() if ids is None else Ids.of(ids)
         run = place.run(named)
@@ -108,7 +108,7 @@ def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str |
         request = run.read(Request)
     path = file or Path(request.contract)
     contract = load_contract(path)
-    with _spark(settings, run_id) as spark:
+    with _spark(settings.reading(contract.stores), run_id) as spark:
         place = Workspace(settings.workspace, spark)
         run = place.existing_run(run_id)
         selection = (request.consumers, request.scope, request.mode)

@@ -69,7 +69,9 @@ class _Planning:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.summary = job.run.read(Summary)
-        self.ordered, self.circular = repair_order({each.group: each.depends_on for each in job.consumers})
+        self.ordered, self.circular = repair_order(
+            {each.group: job.contract.groups_before(each) for each in job.consumers}
+        )
 
     def plan(self) -> Plan:
         job, contract = self.job, self.job.contract
@@ -107,11 +109,18 @@ class _Planning:
             readers=(),
             approval=consumer.repair.approval != "none",
             two_people=consumer.repair.approval == "two-people",
-            depends_on=consumer.depends_on,
+            depends_on=contract.groups_before(consumer),
             warnings=self._dependencies(consumer),
-            refused=planning.caps(consumer, len(ids), self._aggregates(link)),
+            refused=(*self._of_the_past(consumer), *planning.caps(consumer, len(ids), self._aggregates(link))),
         )
         return _Draft(consumer, empty, findings, ids)
+
+    def _of_the_past(self, consumer: Consumer) -> tuple[str, ...]:
+        return tuple(
+            f"the contract names the past snapshot {snapshot} of {table}, and what differed then need not differ now:"
+            " take out `snapshot`, and start a new run"
+            for snapshot, table in self.job.contract.past_snapshots(consumer)
+        )
 
     def _aggregates(self, link: str) -> int:
         compared = {each.link: each.compared for each in self.summary.links}.get(link, 0)
@@ -122,7 +131,7 @@ class _Planning:
         groups = {each.group for each in self.job.consumers}
         found = [
             f"it builds on {each}, which this run does not repair: see that it is right first"
-            for each in consumer.depends_on
+            for each in self.job.contract.groups_before(consumer)
             if each not in groups
         ]
         if consumer.group in self.circular:

@@ -63,7 +63,11 @@ def audited(job: Job, summary: Summary) -> Summary:
             if control is None:
                 return summary
             write_stage(control, job, "audit")
+            past = {job.contract.link(each) for each in job.consumers if job.contract.past_snapshots(each)}
             for each in summary.links:
+                if each.link in past:  # what a past snapshot shows says nothing of what is open now
+                    links.append(each)
+                    continue
                 found = _sightings(job, each.link)
                 drift = control.findings.record(job.run.id, each.link, found, complete=True, scope=job.scope.ids)
                 links.append(each.model_copy(update={"over_time": drift}))

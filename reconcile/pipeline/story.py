@@ -6,9 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reconcile.report.model import Lane, Moment, ShownRow, Story
+from reconcile.domain.evidence import unapplied_words
+from reconcile.report.model import NOT_APPLIED, Lane, Moment, ShownRow, Story
 
 HIDDEN = "•••"
+_LONGEST = 160
+"""Characters of a value that are shown."""
+_AROUND = 30
+"""Characters that are shown before the place where a longer one differs."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATE = datetime.max.replace(tzinfo=UTC)
 
@@ -27,21 +32,19 @@ def story(
     """
     source, copy = (_shown(case[side], fields) for side in ("source", "copy"))
     events = case["events"] or []
-    moments = [
-        *_events(topic, events, fields, sensitive, source, copy),
-        *(_parked(each) for each in case["parked"] or []),
-        *(_applied(each) for each in case["ledger"] or []),
-    ]
+    others = [*map(_parked, case["parked"] or []), *map(_applied, case["ledger"] or [])]
+    others.sort(key=lambda each: each.place)
+    moments = [*_events(topic, events, fields, sensitive, source, copy, most), *others]
     order: dict[Lane, int] = {"log": 0, "retry": 1, "stash": 2, "dead_letter": 3, "ledger": 4}
-    moments.sort(key=lambda each: (each.at or _LATE, order[each.lane], each.place))
-    cut = 0 if most is None else max(len(moments) - most, 0)
+    moments.sort(key=lambda each: (each.at or _LATE, order[each.lane]))
+    newest = moments if most is None else moments[-most:]
     return Story(
         link,
         case["id"],
-        _hidden(source, sensitive),
-        _hidden(copy, sensitive),
-        tuple(moments[cut:]),
-        max((case["events_total"] or 0) - len(events), 0) + cut,
+        _as_shown(source, copy, sensitive),
+        _as_shown(copy, source, sensitive),
+        tuple(newest),
+        max((case["events_total"] or 0), len(events)) + len(others) - len(newest),
     )
 
 
@@ -52,12 +55,19 @@ def _events(
     sensitive: Collection[str],
     source: ShownRow | None,
     copy: ShownRow | None,
+    most: int | None,
 ) -> list[Moment]:
+    """Build the moments of the newest events; the older ones count for what they changed alone."""
     found: list[Moment] = []
     before: dict[str, str | None] = {}
-    for event in sorted(events, key=lambda each: (each["timestamp"], each["partition"], each["offset"])):
+    older = 0 if most is None else len(events) - most
+    ordered = sorted(events, key=lambda each: (each["timestamp"], each["partition"], each["offset"]))
+    for number, event in enumerate(ordered):
         tells = zip(fields, event["tells"], event["values"], strict=True)
         says = {name: value for name, carried, value in tells if carried}
+        if number < older:
+            before |= says
+            continue
         changed = {name: value for name, value in says.items() if name not in before or before[name] != value}
         before |= says
         found.append(
@@ -67,20 +77,28 @@ def _events(
                 f"{event['partition']}@{event['offset']}",
                 topic,
                 event["version"],
-                _what(event, changed, sensitive),
+                _what(event, changed, sensitive, [side.fields for side in (source, copy) if side is not None]),
                 _marks(event, says, source, copy),
             )
         )
     return found
 
 
-def _what(event: Mapping[str, Any], changed: Mapping[str, str | None], sensitive: Collection[str]) -> str:
+def _what(
+    event: Mapping[str, Any],
+    changed: Mapping[str, str | None],
+    sensitive: Collection[str],
+    sides: Sequence[Mapping[str, str | None]],
+) -> str:
     kind = event["type"] or "event"
     if not event["readable"]:
         return f"{kind}, which cannot be read"
     if event["deletes"]:
         return f"{kind}: deleted"
-    said = ", ".join(f"{name} = {_value(name, value, sensitive)}" for name, value in changed.items())
+    said = ", ".join(
+        f"{name} = {_value(name, value, sensitive, [side.get(name) for side in sides])}"
+        for name, value in changed.items()
+    )
     return f"{kind}: {said}" if said else str(kind)
 
 
@@ -116,7 +134,10 @@ def _parked(read: Mapping[str, Any]) -> Moment:
 def _applied(read: Mapping[str, Any]) -> Moment:
     place = "" if read["offset"] is None else f"{read['partition']}@{read['offset']}"
     at = instant(read["at"])
-    return Moment("ledger", at, place, "the ledger", None, "noted as applied")
+    unapplied = read.get("unapplied")
+    if unapplied is None:
+        return Moment("ledger", at, place, "the ledger", None, "noted as applied")
+    return Moment("ledger", at, place, "the ledger", None, unapplied_words(unapplied, read["because"]), (NOT_APPLIED,))
 
 
 def _shown(read: Mapping[str, Any] | None, fields: Sequence[str]) -> ShownRow | None:
@@ -127,19 +148,43 @@ def _shown(read: Mapping[str, Any] | None, fields: Sequence[str]) -> ShownRow | 
     )
 
 
-def _hidden(shown: ShownRow | None, sensitive: Collection[str]) -> ShownRow | None:
+def _as_shown(shown: ShownRow | None, other: ShownRow | None, sensitive: Collection[str]) -> ShownRow | None:
     if shown is None:
         return None
+    beside = {} if other is None else other.fields
     fields = {
-        name: HIDDEN if name in sensitive and value is not None else value for name, value in shown.fields.items()
+        name: value if value is None else HIDDEN if name in sensitive else _shortened(value, [beside.get(name)])
+        for name, value in shown.fields.items()
     }
     return ShownRow(shown.version, fields, shown.count)
 
 
-def _value(name: str, value: str | None, sensitive: Collection[str]) -> str:
+def _value(name: str, value: str | None, sensitive: Collection[str], others: Sequence[str | None]) -> str:
     if value is None:
         return "NULL"
-    return HIDDEN if name in sensitive else f'"{value}"'
+    return HIDDEN if name in sensitive else f'"{_shortened(value, others)}"'
+
+
+def _shortened(value: str, others: Sequence[str | None]) -> str:
+    """Cut a long value down to where it differs from the first of the others that does, with a little around that."""
+    if len(value) <= _LONGEST:
+        return value
+    other = next((each for each in others if each is not None and each != value), None)
+    start, end = 0, _LONGEST
+    if other is not None:
+        same = _alike(value, other)
+        behind = min(_alike(value[::-1], other[::-1]), len(value) - same, len(other) - same)
+        start = max(same - _AROUND, 0)
+        end = min(start + _LONGEST, len(value) - behind + _AROUND)
+    end = min(end, len(value))
+    cut = f"{'…' if start else ''}{value[start:end]}{'…' if end < len(value) else ''}"
+    return f"{cut} ({start + 1:,} to {end:,} of {len(value):,} characters)"
+
+
+def _alike(one: str, other: str) -> int:
+    """Count the characters in which two texts begin alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def instant(micros: int | None) -> datetime | None:

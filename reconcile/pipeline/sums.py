@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconcile.audit import link_facts
-from reconcile.contract.model import Consumer, Contract, RepairTopic
+from reconcile.contract.model import Consumer, RepairTopic
 from reconcile.domain.canonical import version_number
 from reconcile.domain.case import FieldRule, Row
-from reconcile.domain.key import decode
 from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.log.value_reader import key_reader
 from reconcile.gather.stores import row_columns
 from reconcile.kafka.client import ClusterClient
 from reconcile.kafka.reader import read
 from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.log_view import LogView, cluster_client
+from reconcile.pipeline.log_view import LogView, cluster_client, value_schema
 from reconcile.repair.compensation import Instant, Sums, compensable, lacking
 from reconcile.repair.logged_aggregates import LoggedAggregate
 
@@ -41,7 +41,7 @@ def read_sums(job: Job, consumer: Consumer, reader: LinkReader, ids: Collection[
     committed = {each.partition: each.committed_before for each in places}
     with cluster_client(job) as cluster:
         log = LogView.read(job, cluster)
-        unread = _unread_on_route(cluster, job.contract, consumer)
+        unread = _unread_on_route(cluster, job, consumer)
     logged = log.aggregates(ids)
     parked = _unresolved(job, consumer, reader, log, ids)
     names = list(compensable(consumer))
@@ -92,7 +92,7 @@ def _rows(frame: DataFrame, rules: Collection[FieldRule]) -> tuple[dict[str, Row
     return found, frozenset(id_text for id_text, many in Counter(id_text for id_text, *_ in rows).items() if many > 1)
 
 
-def _unread_on_route(cluster: ClusterClient, contract: Contract, consumer: Consumer) -> set[str]:
+def _unread_on_route(cluster: ClusterClient, job: Job, consumer: Consumer) -> set[str]:
     """Read of which aggregates the group has corrections yet to read."""
     route = consumer.repair.route
     assert isinstance(route, RepairTopic)
@@ -105,7 +105,7 @@ def _unread_on_route(cluster: ClusterClient, contract: Contract, consumer: Consu
         return set()
     with cluster.explaining(f"the records of {name}"):
         keys = [record.key() for batch in read(cluster.config, name, unread, size=_BATCH) for record in batch]
-    ids = (decode(each, contract.topic.key.type) for each in keys)
+    ids = map(key_reader(job.contract.topic, value_schema(job)), keys)
     return {each for each in ids if each is not None}
 
 
@@ -115,9 +115,9 @@ def _unresolved(
     """Read where an unresolved event of these aggregates lies now."""
     from pyspark.sql import functions as f
 
-    records = parked_of(job, consumer, log.history)
     with reader.reading():
         table = reader.stash_table()
-        records = records if table is None else records.unionByName(table)
+    records = parked_of(job, consumer, log.history, mirrored=table is not None)
+    records = records if table is None else records.unionByName(table)
     open_ = records.where(f.col("resolved").isNull() & f.col("id").isin(list(ids)))
     return {row["id"]: row["topic"] for row in open_.select("id", "topic").distinct().collect()}

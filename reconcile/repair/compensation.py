@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconcile.contract.consumer import ComparedField
+from reconcile.contract.consumer import ComparedField, EncodedValue
 from reconcile.contract.model import Consumer
 from reconcile.domain import mapping
 from reconcile.domain.case import FieldRule, Row
@@ -100,9 +100,12 @@ def _unsettled(now: Instant, committed: Mapping[int, int | None]) -> str | None:
 
 def _amount(compared: ComparedField) -> Path | None:
     """Choose the path that holds what is added; None where events do not simply hold it, or it may not be shown."""
-    event = (compared.event or "").strip()
-    inner = _CAST.fullmatch(event)
-    path = event if inner is None else inner.group(1)
+    if isinstance(compared.event, EncodedValue):
+        path = compared.event.path
+    else:
+        event = (compared.event or "").strip()
+        inner = _CAST.fullmatch(event)
+        path = event if inner is None else inner.group(1)
     if compared.apply != "add" or compared.sensitive or not mapping.is_path(path):
         return None
     return mapping.steps(path)

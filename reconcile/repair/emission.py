@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reconcile.control.corrections import CorrectionState, Dropped, Emitted, Intent
@@ -39,6 +40,9 @@ Still = Callable[[Sequence[Correction]], Mapping[str, str]]
 """Says why some of a batch may not be committed any more, by their ids; asked right before the commit."""
 Newer = Callable[["Message", Correction], bool]
 """Tells whether a record of a correction's key is newer than what the correction was made from."""
+IdOf = Callable[[bytes | None], str | None]
+of_text: IdOf = partial(keys.decode, key_type=keys.KeyType.STRING)
+"""Reads the id in a key that is text."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,13 @@ class EmissionTask:
     """The options of librdkafka that lead to the topic."""
     since: Mapping[int, int] = field(default_factory=dict)
     """Where to look for what only an earlier attempt was given, by partition; without it, in all of the log."""
-    key_type: str = keys.KeyType.STRING
-    """How ids become keys."""
+    id_of: IdOf = of_text
+    """Reads the id in a key."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A correction, and its offset in its partition."""
+    """A correction, and the offset of its last record in its partition."""
 
     correction: Correction
     offset: int
@@ -74,7 +78,7 @@ class Withheld:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EmissionOutcome:
     """What became of each correction: emitted now, dropped, or emitted by an earlier attempt already."""
 
     emitted: tuple[Placed, ...] = ()
@@ -101,7 +105,7 @@ def emit(
     still: Still = _all_still_hold,
     batch: int = 250,
     step: Callable[[str], None] = _go_on,
-) -> Outcome:
+) -> EmissionOutcome:
     """Emit corrections of a link; after any failure, or a kill, the same call goes on where it stopped.
 
     Those with the same id, for several partitions, go together or not at all. One that an earlier call was given and
@@ -120,7 +124,7 @@ def emit(
             closing(Transactions(client, f"reconcile-{task.link}", task.topic)) as transactions,
         ):
             others = (id_ for id_, _ in emission.strays)
-            watch = Watch(emission.pending.values(), task.run_id, newer, others, task.key_type)
+            watch = Watch(emission.pending.values(), task.run_id, newer, others, task.id_of)
             with closing(Tail(client, task.topic, starts, watch.see)) as tail:
                 tail.read_to(tail.ends)
                 emission.settle(watch.own_offsets, committed(client, task.topic, watch.own_offsets))
@@ -132,7 +136,7 @@ def emit(
                         done = len(emission.emitted)
                         far = {"done": done, "total": total}
                         _LOG.debug(f"{task.link}: {done:,} of {total:,} records emitted", extra=far)
-    return Outcome(tuple(emission.emitted), tuple(emission.dropped), tuple(emission.already))
+    return EmissionOutcome(tuple(emission.emitted), tuple(emission.dropped), tuple(emission.already))
 
 
 def batches(corrections: Iterable[Correction], size: int) -> Iterator[list[Correction]]:
@@ -159,10 +163,10 @@ class Watch:
         run_id: str,
         newer: Newer,
         others: Iterable[str] = (),
-        key_type: str = keys.KeyType.STRING,
+        id_of: IdOf = of_text,
     ) -> None:
         """Watch corrections; of the ids of others, only look where their records are."""
-        self._key_type = key_type
+        self._id_of = id_of
         self._run_id = run_id.encode()
         self._newer = newer
         self._others = frozenset(others)
@@ -191,7 +195,7 @@ class Watch:
 
     def _named(self, key: str | bytes | None) -> str | bytes | None:
         """Read the id that a key is of, however it is spelled; the key itself where it cannot be read."""
-        id_text = None if key is None else keys.decode(_bytes(key), self._key_type)
+        id_text = None if key is None else self._id_of(_bytes(key))
         return key if id_text is None else id_text
 
     def _own(self, record: Message) -> str | None:
@@ -245,7 +249,7 @@ class _Emission:
         """Take out what an earlier attempt committed."""
         found: list[Emitted] = []
         for (id_, partition), offsets in own_offsets.items():
-            offset = next((each for each in offsets if (partition, each) in there), None)
+            offset = max((each for each in offsets if (partition, each) in there), default=None)
             correction = self.pending.get((id_, partition))
             if offset is None or (correction is None and (id_, partition) not in self.strays):
                 continue

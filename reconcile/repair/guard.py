@@ -16,7 +16,7 @@ from reconcile.repair.compensation import Sums
 from reconcile.repair.correction_writer import CorrectionWriter
 from reconcile.repair.json_values import MisfitError
 from reconcile.repair.logged_aggregates import LoggedAggregate
-from reconcile.repair.source_values import SourceRow
+from reconcile.repair.source_values import SourceRow, current_row
 from reconcile.repair.topic_form import locate, sample
 from reconcile.repair.value_codec import Codec
 
@@ -72,7 +72,7 @@ def guarded(
                 reason = "the log no longer shows the key that it was planned with"
             else:
                 try:
-                    corrections += writer.of(item, of_log, next(iter(of_id), None))
+                    corrections += writer.of(item, of_log, current_row(of_id))
                 except MisfitError as error:
                     reason = str(error)
         if reason is not None:

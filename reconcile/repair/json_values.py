@@ -18,7 +18,11 @@ ELEMENT = "[]"
 
 
 class MisfitError(RefusedError):
-    """Raised when a value cannot take the type that the topic's records have there: correct topic.value."""
+    """Raised when corrections would not be as the topic's records are: correct topic.value."""
+
+
+class RowMisfitError(MisfitError):
+    """Raised when the value of one row cannot be written: that row is left out, and no other one."""
 
 
 class Type(StrEnum):
@@ -73,7 +77,7 @@ def types(values: Iterable[Any]) -> Types:
 def fitted(value: Any, path: Path, seen: Types) -> Any:
     """Convert a value to the type that the topic's records have at a path; raise MisfitError if it has none."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise MisfitError(f"topic.value gives a number at {written(path)} that JSON has no way to write")
+        raise RowMisfitError(f"topic.value gives a number at {written(path)} that JSON has no way to write")
     wanted = seen.get(path, frozenset()) - {Type.NULL}
     if value is None or not wanted:
         return value
@@ -89,7 +93,7 @@ def fitted(value: Any, path: Path, seen: Types) -> Any:
             except (ValueError, ArithmeticError, TypeError, KeyError):
                 continue
     there = " or ".join(sorted(wanted))
-    raise MisfitError(f"topic.value gives {_a(own)} at {written(path)}, where the topic's records have {_a(there)}")
+    raise RowMisfitError(f"topic.value gives {_a(own)} at {written(path)}, where the topic's records have {_a(there)}")
 
 
 def put(body: dict[str, Any], path: Path, value: Any) -> None:

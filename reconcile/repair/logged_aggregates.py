@@ -8,6 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from reconcile.audit.columns import GONE
 from reconcile.domain.canonical import version_number
 from reconcile.gather.log.history_columns import (
     DELETES,
@@ -60,7 +61,7 @@ def logged_aggregates(
     paths: Sequence[Path] = (),
     amounts: Sequence[Path] = (),
 ) -> dict[str, LoggedAggregate]:
-    """Read what the log has of each of these ids; `ids` has the column `id`.
+    """Read what the log has of each of these ids; `ids` has the column `id`, and `records` have GONE.
 
     The type of an event is that of those which carry one of the paths; `amounts` are those of what events add.
     """
@@ -84,7 +85,7 @@ def logged_aggregates(
         f.max(whole).alias("highest"),
         last(VERSION, plain).alias("version"),
         last(at, plain).alias("plain_at"),
-        last(f.coalesce(f.col(DELETES), f.lit(False)), plain).alias("deletes"),
+        last(f.coalesce(f.col(GONE), f.lit(False)), plain).alias("deletes"),
         last(at, state).alias("state_at"),
         last(VALUE, state).alias("value"),
         last(at, state & _carries(paths)).alias("typed_at"),

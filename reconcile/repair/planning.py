@@ -10,21 +10,22 @@ from reconcile.audit.link_facts import ledger_by_position
 from reconcile.audit.partitioner_inference import Inference
 from reconcile.contract.model import Consumer, Contract
 from reconcile.contract.terms import TOMBSTONE
-from reconcile.domain import key as keys
-from reconcile.domain import mapping, plan_rules
+from reconcile.domain import plan_rules
 from reconcile.domain.cause import Cause
 from reconcile.domain.correction import Correction, correction_id, key_digest
 from reconcile.domain.finding import Confidence, Finding
+from reconcile.domain.key_form import KeyForms
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import Caps, Item, LinkPlan, OutsideReader
-from reconcile.domain.plan_rules import Action, AggregateFacts, Terms, Treatment
+from reconcile.domain.plan_rules import Action, AggregateFacts, PlanTerms, Treatment
 from reconcile.kafka.transactions import OpenTransaction
+from reconcile.repair import connect_schema
 from reconcile.repair.compensation import Sums, compensable
-from reconcile.repair.correction_writer import CorrectionWriter, carried, deletion, versioned_deletion
-from reconcile.repair.json_values import MisfitError, Path, path_of
+from reconcile.repair.correction_writer import CorrectionWriter, added, carried, deletable, versioned_deletion
+from reconcile.repair.json_values import MisfitError, Path, RowMisfitError, path_of, written
 from reconcile.repair.logged_aggregates import LoggedAggregate
-from reconcile.repair.source_values import SourceRow
-from reconcile.repair.topic_form import TopicForm, header_name
+from reconcile.repair.source_values import SourceRow, current_row
+from reconcile.repair.topic_form import TopicForm, header_name, is_mark
 
 
 @dataclass(frozen=True)
@@ -77,23 +78,23 @@ class LinkFacts:
     """Says what restatements and deletions would bring, read as events, that is not what the source says."""
 
 
-def terms(contract: Contract, consumer: Consumer) -> Terms:
+def terms(contract: Contract, consumer: Consumer) -> PlanTerms:
     """Take from the contract what decides on repairs."""
     repair, fields = consumer.repair, consumer.fields
     causes = None if repair.causes is None else frozenset(Cause(each) for each in repair.causes)
     brought = {path_of(name) for name in carried(contract)}
     replaced = (each for each in fields if each.apply == "set" and each.event is not None)
-    return Terms(
+    return PlanTerms(
         causes=causes,
         deletes=repair.deletes,
         min_confidence=Confidence(repair.min_confidence),
         guard=consumer.guard,
         records=consumer.semantics == "records",
-        carried=frozenset(each.name for each in replaced if _brought(each.event or "", brought)),
+        carried=frozenset(each.name for each in replaced if _brought(each.event_paths, brought)),
         adds=frozenset(each.name for each in fields if each.apply == "add"),
         restates=contract.topic.value is not None,
-        deletable=contract.topic.delete == TOMBSTONE or deletion(contract.topic) is not None,
-        tombstones=contract.topic.delete == TOMBSTONE,
+        deletable=deletable(contract.topic),
+        tombstones=contract.topic.deletions == (TOMBSTONE,),
         versioned=versioned_deletion(contract.topic),
         isolation_known=consumer.isolation is not None,
         compensates=frozenset(compensable(consumer)),
@@ -105,8 +106,8 @@ def carried_paths(contract: Contract) -> tuple[Path, ...]:
     if contract.topic.state == "full":
         return ()
     brought = {path_of(name) for name in carried(contract)}
-    events = (each.event for consumer in contract.consumers for each in consumer.fields if each.apply == "set")
-    paths = {path_of(path) for event in events if event is not None for path in mapping.paths(event)}
+    fields = (each for consumer in contract.consumers for each in consumer.fields if each.apply == "set")
+    paths = {path_of(path) for each in fields for path in each.event_paths}
     return tuple(sorted(path for path in paths if path in brought))
 
 
@@ -150,7 +151,9 @@ def planned(
     )
     if not plan.corrections:
         return plan
+    restating = any(each.action is Action.RESTATE for each in plan.corrections)
     problems = (
+        *(_lacking(contract, facts.topic.form) if restating else ()),
         *_uncommitted_readers(contract, consumer, facts.route),
         *_others_that_add(plan.corrections, facts.route),
         *(each.problem for each in drafts),
@@ -163,7 +166,6 @@ def planned(
         *_route_warnings(facts.route),
         *_log_warnings(plan.corrections, facts.topic),
         *_consumer_warnings(contract, consumer, main=facts.route.main),
-        *_value_warnings(contract, facts.topic.form),
     )
     return plan.replaced(
         warnings=(*empty.warnings, *warnings),
@@ -175,10 +177,15 @@ def planned(
     )
 
 
-def with_key(id_text: str, logged: LoggedAggregate | None, key_type: str) -> LoggedAggregate:
-    """Fill in the key of an aggregate whose records do not show it; raise ValueError if its id cannot be encoded."""
+def with_key(id_text: str, logged: LoggedAggregate | None, form: KeyForms | None) -> LoggedAggregate:
+    """Fill in the key of an aggregate whose records do not show it, if its id has one in the form of all keys."""
     found = logged or LoggedAggregate()
-    return found if found.key is not None else replace(found, key=keys.encode(id_text, key_type))
+    if found.key is not None or form is None:
+        return found
+    try:
+        return replace(found, key=form.key(id_text))
+    except ValueError:
+        return found
 
 
 def unknown_home(topic: str, inference: Inference) -> str:
@@ -217,6 +224,7 @@ class _Drafting:
         # The same producers write to a topic of the repair's own, and that has never grown.
         self._router = router if route.main else replace(router, partitions=route.partitions, former=())
         self._writer = CorrectionWriter(contract, facts.topic.form, run_id, route.since)
+        self._stamped = header_name(contract.topic.version) is not None and facts.topic.form.versioned_tombstones
 
     def draft(self, finding: Finding) -> _ItemDraft:
         """Build the item of a finding, and its records, so that what cannot be written is known before a yes."""
@@ -232,7 +240,7 @@ class _Drafting:
             return _ItemDraft(item)
         if home is None:
             return _ItemDraft(item, problem=unknown_home(self._contract.topic.name, self._facts.topic.inference))
-        row = next((each for each in rows if not each.gone), next(iter(rows), None))
+        row = current_row(rows)
         if row is not None and row.too_deep:
             return _ItemDraft(_item(self._link, finding, _TOO_DEEP))
         item = _corrected(item, row, logged.key, self._facts.route.topic, self._partitions(item, logged, home))
@@ -242,18 +250,14 @@ class _Drafting:
             return _ItemDraft(item, self._writer.of(item, logged, row))
         except RecursionError:
             return _ItemDraft(_item(self._link, finding, _TOO_DEEP))
+        except RowMisfitError as error:
+            return _ItemDraft(_item(self._link, finding, Treatment(Action.ADVICE, f"it cannot be written: {error}")))
         except MisfitError as error:
             return _ItemDraft(item, problem=str(error))
 
     def _logged(self, id_text: str) -> LoggedAggregate:
         """Look up what the log has of an aggregate, with the key that its id is written as if the log shows none."""
-        logged = self._facts.topic.aggregates.get(id_text, LoggedAggregate())
-        if not self._facts.topic.form.rebuilds_keys:
-            return logged
-        try:
-            return with_key(id_text, logged, self._contract.topic.key.type)
-        except ValueError:
-            return logged
+        return with_key(id_text, self._facts.topic.aggregates.get(id_text), self._facts.topic.form.keys)
 
     def _aggregate(
         self, id_text: str, logged: LoggedAggregate, home: int | None, rows: Sequence[SourceRow]
@@ -264,15 +268,24 @@ class _Drafting:
             version=present[0].version if present else None,
             log_version=logged.version,
             lagging=() if home is None else self._lagging(logged, home),
-            key_known=logged.key is not None,
+            keyless=self._keyless(logged),
             state_known=bool(rows) or logged.body is not None,
             last_version=rows[0].version if rows else logged.version,
+            stamped=self._stamped,
             waiting=self._facts.waiting.get(id_text),
             unsettled=self._facts.sums.get(id_text, _NOT_READ).unsettled,
             unproven=self._facts.unproven,
             alive=logged.alive,
             arrived=logged.arrived_since(self._facts.log_ends),
         )
+
+    def _keyless(self, logged: LoggedAggregate) -> str | None:
+        """Say why the key of an aggregate is not known, if it is not."""
+        if logged.key is not None:
+            return None
+        if self._facts.topic.form.keys is None:
+            return "no record of it shows its key, and the topic's keys have several forms"
+        return "no record of it shows its key, and its id cannot be written as the topic's keys are"
 
     def _lagging(self, logged: LoggedAggregate, home: int) -> tuple[int, ...]:
         """Choose the other partitions where the group has not come to the aggregate's last record."""
@@ -358,17 +371,28 @@ def _consumer_warnings(contract: Contract, consumer: Consumer, *, main: bool) ->
     return found
 
 
-def _value_warnings(contract: Contract, form: TopicForm) -> list[str]:
-    """Name what the topic's records carry and corrections would not."""
+def _lacking(contract: Contract, form: TopicForm) -> list[str]:
+    """Name what all of the topic's records carry and corrections would not: readers would take that for gone."""
     topic = contract.topic
-    if topic.state != "full" or topic.format == "avro":
-        return []  # a patch carries what changed; a schema knows by itself what may be left out
+    if topic.state != "full" or topic.format in ("avro", "protobuf"):
+        return []  # a patch carries what changed; what a schema fills in is looked at as each value is written
     beside = (topic.version, topic.event_id, topic.type, topic.correlation_id)
     names = (*carried(contract), *(place for place in beside if place is not None and header_name(place) is None))
-    lacking = sorted(name for name in form.always - {path_of(name)[0] for name in names} if not name.startswith("__"))
-    if not lacking:
-        return []
-    return [f"topic.value leaves out {', '.join(lacking)}, which all records carry: readers would miss that"]
+    above = form.codec.row_path
+    given = {path_of(name) for name in names} | added(contract)
+    there = {path[len(above)] for path in given if path[: len(above)] == above and len(path) > len(above)}
+    # A column of the newest schema alone is filled in as null, though older records do not have it yet.
+    columns = {name for name in connect_schema.fields(form.codec.row_schema or {}) if not is_mark(name)}
+    said = [
+        f"topic.value leaves out {', '.join(written((*above, name)) for name in lacking)}, which {whose}: readers would"
+        " take that for gone"
+        for names, whose in (
+            (form.always, "all records carry"),
+            (columns - form.always, "the schema of the newest record has"),
+        )
+        if (lacking := sorted(names - there - form.marks.keys()))
+    ]
+    return [] if above in given else said
 
 
 def _item(link: str, finding: Finding, treatment: Treatment) -> Item:
@@ -403,9 +427,6 @@ def _sorted(items: Iterable[Item]) -> tuple[Item, ...]:
     return tuple(sorted(items, key=lambda each: (order.index(each.action), each.aggregate_id or "", each.cause)))
 
 
-def _brought(event: str, brought: set[Path]) -> bool:
-    """Decide whether a value has all that an event's expression looks at."""
-    return all(
-        any(path[:length] in brought for length in range(1, len(path) + 1))
-        for path in map(path_of, mapping.paths(event))
-    )
+def _brought(paths: Iterable[str], brought: set[Path]) -> bool:
+    """Decide whether a value has all that an event looks at."""
+    return all(any(path[:length] in brought for length in range(1, len(path) + 1)) for path in map(path_of, paths))

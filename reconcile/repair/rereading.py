@@ -12,11 +12,12 @@ from reconcile.audit.columns import TELLS, VALUES
 from reconcile.audit.link_facts import field_rules
 from reconcile.domain.correction import Correction
 from reconcile.gather.link_reader import LinkReader
-from reconcile.gather.log.avro import AvroSchema
-from reconcile.gather.log.history_columns import DELETES, ID, READABLE, VERSION
+from reconcile.gather.log.history_columns import DELETES, ID, OFFSET, READABLE, VERSION
 from reconcile.gather.log.records import Derivation
+from reconcile.gather.log.value_reader import ValueReader
 from reconcile.gather.stores import row_columns
 from reconcile.repair.correction_writer import versioned_deletion
+from reconcile.repair.topic_form import NULL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +33,7 @@ class Rereading:
     """Reads corrections of one link as events, restatements beside the source's rows that they were made of."""
 
     reader: LinkReader
-    avro: AvroSchema | None
+    values: ValueReader | None
 
     def problems(self, restated: Sequence[Correction], deleting: Sequence[Correction]) -> list[str]:
         """Say what corrections would bring that is not what the source says."""
@@ -53,14 +54,19 @@ class Rereading:
             for number, rule in enumerate(rules)
             if not rule.add
         }
+        again = {
+            rule.name: f.get(TELLS, f.lit(number)) & (f.get(VALUES, f.lit(number)) != "0")
+            for number, rule in enumerate(rules)
+            if rule.add
+        }
         counted = with_rows.agg(
             f.count_if(~f.col(READABLE)),
             f.count_if(f.col(DELETES)),
             f.count_if(f.col(VERSION).isNull() & f.lit(contract.topic.version is not None)),
-            *(f.count_if(each) for each in wrong.values()),
+            *(f.count_if(each) for each in (*wrong.values(), *again.values())),
         )
         with self.reader.reading():
-            unreadable, deleting, bare, *differing = (int(each) for each in counted.collect()[0])
+            unreadable, deleting, bare, *counts = (int(each) for each in counted.collect()[0])
         of_all = f"of {len(restated):,} corrections"
         found = []
         if unreadable:
@@ -69,7 +75,10 @@ class Rereading:
             found.append(f"{deleting:,} {of_all} would be taken for deletions: topic.value fulfils topic.delete")
         if bare:
             found.append(f"{bare:,} {of_all} would carry no version: see topic.version")
-        for name, count in zip(wrong, differing, strict=True):
+        for name, count in zip(again, counts[len(wrong) :], strict=True):
+            if count:
+                found.append(f"{count:,} {of_all} would add to {name} once more: see its event")
+        for name, count in zip(wrong, counts[: len(wrong)], strict=True):
             if count:
                 found.append(
                     f"{count:,} {of_all} would bring another {name} than the source's: topic.value gives something else"
@@ -84,14 +93,16 @@ class Rereading:
         versioned = versioned_deletion(contract.topic)
         adds = [number for number, field in enumerate(consumer.fields) if field.apply == "add"]
         adding = [f.get(TELLS, f.lit(n)) & f.get(VALUES, f.lit(n)).isNotNull() for n in adds]
+        tombstones = [number for number, value in enumerate(_values(deleting)) if value in (None, NULL)]
+        bare_state = f.col(VERSION).isNull() & ~f.col(OFFSET).isin(tombstones)
         counted = self._read(deleting).agg(
             f.count_if(~(f.col(READABLE) & f.col(DELETES))),
-            f.count_if(f.col(VERSION).isNull() & f.lit(versioned)),
+            f.count_if(bare_state & f.lit(versioned)),
             *(f.count_if(each) for each in adding),
         )
         with self.reader.reading():
             kept, bare, *added = (int(each) for each in counted.collect()[0])
-        of_all = f"of {len(deleting):,} deletions"
+        of_all = f"of {len(_values(deleting)):,} deletions"
         found = []
         if kept:
             found.append(f"{kept:,} {of_all} would not be taken for one: see topic.delete")
@@ -105,8 +116,13 @@ class Rereading:
     def _read(self, corrections: Sequence[Correction]) -> DataFrame:
         spark, contract, consumer = self.reader.spark, self.reader.contract, self.reader.consumer
         now = datetime.now(UTC)
-        rows = [(each.key, each.value, 0, number, now, list(each.headers)) for number, each in enumerate(corrections)]
-        derivation = Derivation.of(contract.topic, avro=self.avro)
+        records = [(each, value) for each in corrections for value in each.values]
+        rows = [(each.key, value, 0, number, now, list(each.headers)) for number, (each, value) in enumerate(records)]
+        derivation = Derivation.of(contract.topic, values=self.values)
         stored = derivation.stored(spark.createDataFrame(rows, _RECORDS))
         read = derivation.shown(stored, contract.topic.name)
         return events.event_values(spark, read, contract.topic, consumer, self.reader.rows[0].form.fields)
+
+
+def _values(corrections: Sequence[Correction]) -> list[bytes | None]:
+    return [value for each in corrections for value in each.values]

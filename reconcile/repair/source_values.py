@@ -16,7 +16,7 @@ from reconcile.gather.stores import canonical_columns, digest, row_columns, spar
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.errors import StoreRefusedError, condition
-from reconcile.gather.stores.link_rows import PostgresRows
+from reconcile.gather.stores.link_rows import PostgresRows, SparkRows
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.repair.json_values import dumps, loads
@@ -51,6 +51,11 @@ class SourceRow:
         return content_digest([self.id, self.version, dumps(dict(self.values))])
 
 
+def current_row(rows: Iterable[SourceRow]) -> SourceRow | None:
+    """Choose the row that an aggregate has now: one that counts as deleted only where there is no other."""
+    return min(rows, key=lambda each: each.gone, default=None)
+
+
 @dataclass(frozen=True)
 class SourceValues:
     """Reads the source's rows by their ids."""
@@ -80,8 +85,10 @@ class SourceValues:
 
     def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         rows = self.reader.rows[0]
-        if not isinstance(rows, PostgresRows):
+        if isinstance(rows, SparkRows):
             return self._by_spark(ids)
+        if not isinstance(rows, PostgresRows):
+            return self._of_mariadb(ids)
         # In a session of its own: what a value makes of its transaction must not end the run's snapshot.
         with open_session(rows.store.name, rows.store.url) as session:
             try:
@@ -102,6 +109,16 @@ class SourceValues:
             except StoreRefusedError:
                 return name if name == "source.deleted" else f"topic.value.{name}"
         return "topic.value"
+
+    def _of_mariadb(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
+        from reconcile.gather.stores.mariadb.rows import MariaRows
+
+        rows = self.reader.rows[0]
+        assert isinstance(rows, MariaRows)
+        try:
+            return rows.values(self._expressions, ids)
+        except StoreRefusedError as error:
+            raise StoreRefusedError(f"{error}; see topic.value") from None
 
     def _by_spark(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         from pyspark.sql import functions as f

@@ -125,7 +125,7 @@ class Transactions:
         return writer
 
     def send(self, corrections: Sequence[Correction], halfway: Callable[[], None]) -> list[int]:
-        """Write corrections in a new transaction, and leave it open; return the offset of each."""
+        """Write corrections in a new transaction, and leave it open; return the offset of each one's last record."""
         from confluent_kafka import KafkaException
 
         offsets: dict[int, int] = {}
@@ -139,7 +139,8 @@ class Transactions:
             for number, correction in enumerate(corrections):
                 if number == len(corrections) // 2:
                     halfway()
-                self._produce(writer, correction, partial(_delivered, offsets, errors, number))
+                for value in correction.values:
+                    self._produce(writer, correction, value, partial(_delivered, offsets, errors, number))
             self._flush(writer, _PATIENCE, errors)
         except KafkaException as error:
             raise self._failure(error, "write corrections") from None
@@ -190,14 +191,18 @@ class Transactions:
             writer.drop()
 
     def _produce(
-        self, writer: _Writer, correction: Correction, delivered: Callable[[KafkaError | None, Message], None]
+        self,
+        writer: _Writer,
+        correction: Correction,
+        value: bytes | None,
+        delivered: Callable[[KafkaError | None, Message], None],
     ) -> None:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
                 writer.producer.produce(
                     correction.topic,
-                    value=correction.value,
+                    value=value,
                     key=correction.key,
                     partition=correction.partition,
                     headers=list(correction.headers),
@@ -283,7 +288,7 @@ def _delivered(
     if error is not None:
         errors.append(error)
     elif offset is not None:
-        offsets[number] = offset
+        offsets[number] = max(offset, offsets.get(number, offset))
 
 
 def _refusals() -> dict[int, str]:

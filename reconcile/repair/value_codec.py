@@ -1,47 +1,50 @@
-"""A topic's values as objects, and objects as values: JSON, Avro, and Debezium's envelope.
+"""A topic's values as objects, and objects as values: JSON, what is written by a schema, and Debezium's envelope.
 
 An object is what paths such as `$.email` look into: of Debezium's envelope that is the row, as the log history has it.
 """
 
 from __future__ import annotations
 
-import base64
-import datetime
-import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from io import BytesIO
-from typing import Any, Literal
-from uuid import UUID
+from functools import cached_property
+from typing import Any
 
 from reconcile.errors import RefusedError
-from reconcile.gather.log.avro import AvroSchema
-from reconcile.repair.json_values import ELEMENT, MisfitError, Path, Type, dumps, loads, type_of, written
+from reconcile.gather.log.avro import AvroType
+from reconcile.gather.log.protobuf import MessageType
+from reconcile.gather.log.value_reader import FORMATS, TYPE, Decoded, JsonType, ValueReader
+from reconcile.repair import json_schema
+from reconcile.repair.avro_values import Fitting, write_avro
+from reconcile.repair.connect_schema import LeftOut, Schema, completed, fields, requires, schema_at
+from reconcile.repair.json_values import ELEMENT, MisfitError, Path, RowMisfitError, dumps, loads, written
+from reconcile.repair.message_values import write_message
 
 _BESIDE_ROW = ("__op", "__source")
 _PLACES = frozenset({"version", "name", "db", "schema", "table", "keyspace", "collection"})
-_UNREADABLE = (
-    *(ValueError, TypeError, LookupError, EOFError, StopIteration, struct.error),
-    *(OverflowError, MemoryError, RecursionError),
-)
 
 
 @dataclass(frozen=True)
 class Codec:
     """Reads and writes the values of one topic; `like` is one of its newest values, whose outer form is taken over."""
 
-    form: Literal["json", "avro", "debezium-json"]
-    avro: AvroSchema | None = None
+    form: str
+    """The contract's `topic.format`."""
+    values: ValueReader | None = None
     like: bytes | None = None
+    states: tuple[Mapping[str, Any], ...] = ()
+    """What the newest records of its type say; a correction must not take away what they have."""
 
     def read(self, data: bytes) -> dict[str, Any] | None:
         """Parse a value to an object; None where it cannot be read."""
-        if self.form == "avro":
-            assert self.avro is not None
-            text = self.avro.read(data)
-            found = None if text is None else loads(text)
+        if self.by_schema:
+            assert self.values is not None
+            text = self.values.read(data)
+            try:
+                found = None if text is None else loads(text)
+            except (ValueError, RecursionError):
+                return None
         else:
             try:
                 found = loads(data)
@@ -51,70 +54,146 @@ class Codec:
             found = _row(found)
         return found if isinstance(found, dict) else None
 
-    def write(self, body: Mapping[str, Any]) -> bytes:
-        """Build the value of an object, for Debezium as a deletion if `__op` says so.
+    @property
+    def by_schema(self) -> bool:
+        """Whether values are written by a schema that stands elsewhere."""
+        return self.form in FORMATS
 
-        Raises MisfitError where the schema has no place for it.
+    @cached_property
+    def whole(self) -> Mapping[str, Any]:
+        """The newest value as it stands in its record; empty where none is known."""
+        found = loads(self.like) if self.like and not self.by_schema else {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether values are Connect's JSON with schemas: a schema, and what it is about as payload."""
+        alone = self.form != "debezium-json" and self.whole.keys() != {"schema", "payload"}
+        return not alone and isinstance(self.whole.get("payload"), dict)
+
+    @property
+    def row_path(self) -> Path:
+        """The path from an object to the row in it."""
+        return ("payload",) if self.wrapped and self.form == "json" else ()
+
+    @cached_property
+    def row_schema(self) -> Schema | None:
+        """The schema of the row, as it stands beside the newest value."""
+        schema = self.whole.get("schema") if self.wrapped else None
+        if not isinstance(schema, dict):
+            return None
+        found = schema_at(schema, ("after",)) if self.form == "debezium-json" else schema
+        return found if found is not None and fields(found) else None
+
+    def schema_at(self, path: Path) -> Schema | None:
+        """Look up the schema of what stands at a path of an object; None where records bring none."""
+        start = len(self.row_path)
+        return schema_at(self.row_schema, path[start:]) if path[:start] == self.row_path else None
+
+    def write(
+        self,
+        body: Mapping[str, Any],
+        left_out: LeftOut = LeftOut(),  # noqa: B008 - it is frozen
+        own: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Build the value of an object in the form of the topic's own, as a deletion if Debezium's `__op` says so.
+
+        `own` is what the aggregate's last record says. Raises MisfitError where the schema has no place for it,
+        requires what is not there, or would fill in something else than records have.
         """
-        if self.form == "avro":
-            return self._avro(body)
+        if self.by_schema:
+            return self._by_schema(body, left_out, own)
         if self.form == "debezium-json":
-            return dumps(self._envelope(body)).encode()
-        return dumps(body).encode()
+            return dumps(self._envelope(body, left_out)).encode()
+        if not self.wrapped:
+            return dumps(body).encode()
+        outside = sorted(set(body) - self.whole.keys())
+        if outside or not isinstance(body.get("payload"), Mapping):
+            raise MisfitError(
+                "the topic's records are a schema and a payload: write the entries of topic.value as paths such as"
+                " $.payload.id"
+            )
+        if "schema" in body:  # a state of the log brings its own
+            own = fields(body["schema"]) if isinstance(body["schema"], dict) else {}
+            if own and (unknown := sorted(set(body["payload"]) - own.keys())):
+                where = written(("payload", unknown[0]))
+                raise RowMisfitError(f"its last record is of a schema that does not have {where}")
+            return dumps(body).encode()
+        return dumps({**self.whole, "payload": self._completed(body["payload"], left_out)}).encode()
 
-    def _avro(self, body: Mapping[str, Any]) -> bytes:
-        from fastavro import schemaless_writer
+    def _completed(self, row: Mapping[str, Any], left_out: LeftOut) -> Mapping[str, Any]:
+        """Fill in what the schema has beside what a row gives."""
+        return row if self.row_schema is None else completed(row, self.row_schema, self.row_path, left_out)
 
-        prefix, schema = self._framed()
-        out = BytesIO()
-        out.write(prefix)
-        try:
-            schemaless_writer(out, schema, avro_fitted(body, schema))
-        except _UNREADABLE:
-            raise MisfitError("topic.value gives something that the schema has no room for") from None
-        return out.getvalue()
-
-    def _framed(self) -> tuple[bytes, Any]:
-        """Find the prefix of the newest value, and the schema that reads what is behind it."""
-        assert self.avro is not None
-        like = self.like or b""
-        found = self.avro.decoded(like)
+    def _by_schema(self, body: Mapping[str, Any], left_out: LeftOut, own: Mapping[str, Any] | None) -> bytes:
+        """Write a value with the schema of the newest record, behind its frame."""
+        like, found = self.like or b"", self._like
         if found is None:
             raise RefusedError("no record of the topic can be read: nothing shows which schema a correction would name")
-        return like[: found.start], found.schema
+        frame = like[: found.start]
+        if body.get(TYPE) == found.name:
+            body = {name: value for name, value in body.items() if name != TYPE}
+        if isinstance(found.type, JsonType):
+            text = dumps(body)
+            json_schema.require(found.type, text)
+            return frame + text.encode()
+        filled: Sequence[Path]
+        if isinstance(found.type, AvroType):
+            fitting = Fitting(found.type.named, left_out)
+            data, filled = frame + write_avro(found.type, body, found.name, fitting), fitting.filled
+        else:
+            assert isinstance(found.type, MessageType)
+            message, filled = write_message(found.type, body, left_out)
+            data = frame + message
+        self._require_kept(data, filled, own)
+        return data
 
-    def _envelope(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        whole = loads(self.like) if self.like else {}
-        wrapped = isinstance(whole.get("payload"), dict)
-        like: Mapping[str, Any] = whole["payload"] if wrapped else whole
-        now = int(time.time() * 1000)
-        row = {name: value for name, value in body.items() if name not in _BESIDE_ROW}
+    @cached_property
+    def _like(self) -> Decoded | None:
+        """The newest value, and what reads it; None where it cannot be read."""
+        return None if self.values is None else self.values.decoded(self.like or b"")
+
+    @cached_property
+    def _carried(self) -> dict[Path, list[Any]]:
+        """What the newest records have at the paths that were looked at."""
+        return {}
+
+    def _require_kept(self, data: bytes, filled: Iterable[Path], own: Mapping[str, Any] | None) -> None:
+        """Raise MisfitError if what was filled in is something else than records of the same type have there."""
+        said = self.read(data)
+        if said is None:
+            raise RowMisfitError("topic.value gives something that the schema has no room for")
+        for path in filled:
+            ours = _at(said, path)
+            if path not in self._carried:
+                values = (value for state in self.states for value in _at(state, path))
+                self._carried[path] = list({dumps(value): value for value in values}.values())
+            left, taken = f"topic.value leaves out {written(path)}", "readers would take that for gone"
+            if any(value not in ours for value in self._carried[path]):
+                raise MisfitError(f"{left}, which records carry: {taken}")
+            if any(value not in ours for value in _at(own, path)):
+                raise RowMisfitError(f"{left}, which its last record carries: {taken}")
+
+    def _envelope(self, body: Mapping[str, Any], left_out: LeftOut) -> dict[str, Any]:
+        like: Mapping[str, Any] = self.whole["payload"] if self.wrapped else self.whole
+        now = time.time_ns()
+        times = {"ts_ms": now // 1_000_000, "ts_us": now // 1_000, "ts_ns": now}
+        row = self._completed({name: value for name, value in body.items() if name not in _BESIDE_ROW}, left_out)
         gone = body.get("__op") == "d"
         said = {"before": row if gone else None, "after": None if gone else row, "op": "d" if gone else "u"}
         # Nothing but what tells where the row lives: our event has no place in the source's log.
-        kept = _PLACES | _required(whole.get("schema"))
+        envelope = self.whole.get("schema") if self.wrapped else None
+        schema = schema_at(envelope, ("source",)) if isinstance(envelope, dict) else None
+        kept = _PLACES | {name for name, own in fields(schema or {}).items() if requires(own)}
         source: dict[str, Any] = {
             name: "false" if name == "snapshot" else value if name in kept else None
             for name, value in (like.get("source") or {}).items()
         }
-        source |= {"connector": "reconcile", "ts_ms": now}
-        payload = dict.fromkeys(like) | said | {"ts_ms": now, "source": source}
-        return {**whole, "payload": payload} if wrapped else payload
-
-
-def avro_fitted(value: Any, schema: Any) -> Any:
-    """Build the value that a parsed schema takes for one from a database: of texts, numbers, instants and bytes.
-
-    Raises MisfitError, with the path, where the schema has no place for it.
-    """
-    return _fitted(value, schema, (), _named(schema, {}))
-
-
-def _required(schema: Any) -> frozenset[str]:
-    """List the fields of `source` that must not be null, as the schema beside the payload says."""
-    fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
-    source: dict[str, Any] = next((each for each in fields if each.get("field") == "source"), {})
-    return frozenset(each["field"] for each in source.get("fields", ()) if not each.get("optional"))
+        own = {"connector": "reconcile", "ts_ms": times["ts_ms"]}
+        source |= own | {name: at for name, at in times.items() if name in source}
+        stamped = {name: at for name, at in times.items() if name in like or name == "ts_ms"}
+        payload = dict.fromkeys(like) | said | stamped | {"source": source}
+        return {**self.whole, "payload": payload} if self.wrapped else payload
 
 
 def _row(found: Any) -> Any:
@@ -130,159 +209,12 @@ def _row(found: Any) -> Any:
     return {**(row or {}), **beside}
 
 
-def _fitted(value: Any, schema: Any, path: Path, named: Mapping[str, Any]) -> Any:
-    if isinstance(schema, list):
-        return _of_union(value, schema, path, named)
-    if isinstance(schema, str) and schema in named:
-        schema = named[schema]
-    kind = schema["type"] if isinstance(schema, Mapping) else schema
-    if isinstance(kind, (list, Mapping)):
-        return _fitted(value, kind, path, named)
-    if kind == "record":
-        return _record(value, schema, path, named)
-    if kind == "array" and isinstance(value, list):
-        return [_fitted(each, schema["items"], (*path, ELEMENT), named) for each in value]
-    if kind == "map" and isinstance(value, Mapping):
-        return {name: _fitted(each, schema["values"], (*path, name), named) for name, each in value.items()}
-    if kind in ("array", "map"):
-        raise _misfit(path, kind)
-    logical = schema.get("logicalType") if isinstance(schema, Mapping) else None
-    try:
-        return _CASTS.get(logical or kind, _CASTS.get(kind, lambda same: same))(value)
-    except (ValueError, ArithmeticError, TypeError, KeyError):
-        raise _misfit(path, logical or kind) from None
-
-
-def _record(value: Any, schema: Mapping[str, Any], path: Path, named: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _misfit(path, "record")
-    found = {}
-    for field in schema["fields"]:
-        name = field["name"]
-        if name in value:
-            found[name] = _fitted(value[name], field["type"], (*path, name), named)
-        elif "default" in field:
-            continue  # the writer knows it
-        elif isinstance(field["type"], list) and "null" in field["type"]:
-            found[name] = None
+def _at(state: Any, path: Path) -> list[Any]:
+    """List what stands at a path, of each element where it leads through arrays."""
+    found = [state]
+    for step in path:
+        if step == ELEMENT:
+            found = [inner for each in found if isinstance(each, list) for inner in each]
         else:
-            raise MisfitError(f"topic.value has no entry for {written((*path, name))}, which the schema asks for")
-    unknown = sorted(set(value) - {field["name"] for field in schema["fields"]})
-    if unknown:
-        raise MisfitError(f"topic.value gives {written((*path, unknown[0]))}, which the schema does not have")
+            found = [each[step] for each in found if isinstance(each, Mapping) and step in each]
     return found
-
-
-def _of_union(value: Any, branches: list[Any], path: Path, named: Mapping[str, Any]) -> Any:
-    if value is None and "null" in branches:
-        return None
-    failure: MisfitError | None = None
-    for branch in sorted(branches, key=lambda each: not _of_own_type(value, each, named)):
-        if branch != "null":
-            try:
-                return _fitted(value, branch, path, named)
-            except MisfitError as error:
-                failure = failure or error
-    raise failure or _misfit(path, "null")
-
-
-def _of_own_type(value: Any, branch: Any, named: Mapping[str, Any]) -> bool:
-    """Decide whether a branch is of the very type that a value has in JSON, so that nothing is cast."""
-    branch = named.get(branch, branch) if isinstance(branch, str) else branch
-    kind = branch["type"] if isinstance(branch, Mapping) else branch
-    logical = branch.get("logicalType") if isinstance(branch, Mapping) else None
-    if logical is not None:
-        return logical == "decimal" and type_of(value) is Type.NUMBER
-    return kind in _OWN[type_of(value)]
-
-
-def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
-    """Collect the schemas inside one that are referred to by their names."""
-    if isinstance(schema, list):
-        for each in schema:
-            _named(each, found)
-    elif isinstance(schema, Mapping):
-        if "name" in schema and schema.get("type") in ("record", "enum", "fixed"):
-            found[schema["name"]] = schema
-        for each in schema.get("fields", ()):
-            _named(each["type"], found)
-        for inner in ("items", "values", "type"):
-            _named(schema.get(inner), found)
-    return found
-
-
-def _misfit(path: Path, kind: str) -> MisfitError:
-    return MisfitError(f"topic.value gives nothing at {written(path)} that the schema takes for {kind}")
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        raise ValueError("null")
-    return value if isinstance(value, str) else dumps(value)
-
-
-def _whole(value: Any) -> int:
-    found = Decimal(str(value))
-    if isinstance(value, bool) or found != int(found):
-        raise ValueError("no whole number")
-    return int(found)
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError("no number")
-    return float(value)
-
-
-def _boolean(value: Any) -> bool:
-    return {"true": True, "false": False}[str(value).lower()]
-
-
-def _null(value: Any) -> None:
-    if value is not None:
-        raise ValueError("not null")
-
-
-def _bytes(value: Any) -> bytes:
-    text = _text(value)
-    return bytes.fromhex(text[2:]) if text.startswith("\\x") else base64.b64decode(text, validate=True)
-
-
-def _instant(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    found = datetime.datetime.fromisoformat(value)
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
-
-
-def _local(value: Any) -> Any:
-    return value if isinstance(value, int) else datetime.datetime.fromisoformat(value).replace(tzinfo=None)
-
-
-def _time(value: Any) -> Any:
-    return value if isinstance(value, int) else datetime.time.fromisoformat(value)
-
-
-_OWN: Mapping[Type, tuple[str, ...]] = {
-    Type.NULL: ("null",),
-    Type.BOOLEAN: ("boolean",),
-    Type.INTEGER: ("int", "long"),
-    Type.NUMBER: ("float", "double"),
-    Type.STRING: ("string",),
-    Type.OBJECT: ("record", "map"),
-    Type.ARRAY: ("array",),
-}
-_CASTS: Mapping[str, Callable[[Any], Any]] = {
-    "null": _null,
-    "boolean": _boolean,
-    **dict.fromkeys(("int", "long"), _whole),
-    **dict.fromkeys(("float", "double"), _float),
-    **dict.fromkeys(("string", "enum"), _text),
-    **dict.fromkeys(("bytes", "fixed"), _bytes),
-    "decimal": lambda value: Decimal(str(value)),
-    "uuid": lambda value: str(UUID(str(value))),
-    "date": lambda value: value if isinstance(value, int) else datetime.date.fromisoformat(value[:10]),
-    **dict.fromkeys(("time-millis", "time-micros"), _time),
-    **dict.fromkeys(("timestamp-millis", "timestamp-micros"), _instant),
-    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), _local),
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from reconcile.report.model import Moment, ShownRow, Story
+from reconcile.report.model import NOT_APPLIED, Moment, ShownRow, Story
 from reconcile.report.picture import Box, Dot, Label, Line, Path, Picture, Shape
 
 MOST = 10
@@ -50,7 +50,8 @@ def lanes_picture(story: Story, *, drifts: bool) -> Picture:
                 if moment.version is not None:
                     lines.append(Line(x, rows["source"], x, y, "way"))
             elif (origin := placed.get(_origin(moment))) is not None:
-                lines.append(Path(_curve(origin, (x, y)), "way taken" if moment.lane == "ledger" else "way aside"))
+                taken = moment.lane == "ledger" and NOT_APPLIED not in moment.marks
+                lines.append(Path(_curve(origin, (x, y)), "way taken" if taken else "way aside"))
     x = width - _NOW / 2
     now: list[Shape] = [
         Line(width - _NOW, 8, width - _NOW, _TOP + len(lanes) * _ROW, "grid"),
@@ -112,9 +113,10 @@ def _marks(moment: Moment, x: float, y: float, rows: dict[str, float]) -> list[S
             found.append(Dot(x, rows["source"], 5, "dot source", f"version {moment.version}"))
             found.append(Label(x + 10, rows["source"] + 4, f"v{moment.version}", "label tiny"))
     elif moment.lane == "ledger":
-        found.append(Dot(x, y - 5, 6, "dot copy", tip))
+        taken = NOT_APPLIED not in moment.marks
+        found.append(Dot(x, y - 5, 6, "dot copy" if taken else "dot gone", tip))
         place = f" @{moment.place.partition('@')[2]}" if moment.place else ""
-        found.append(Label(x, y + 13, f"took{place}", "label tiny", "middle"))
+        found.append(Label(x, y + 13, f"{'took' if taken else 'left out'}{place}", "label tiny", "middle"))
     else:
         lies = "still there" in moment.marks
         found.append(Box(x - 6, y - 11, 12, 12, "dot aside lies" if lies else "dot aside", tip))

@@ -147,6 +147,10 @@ class Repair:
     why: str | None = None
 
 
+NOT_APPLIED = "not applied"
+"""The mark of what a ledger notes of an event that was not applied."""
+
+
 @dataclass(frozen=True)
 class Moment:
     """One thing that happened to an aggregate."""

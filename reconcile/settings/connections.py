@@ -1,28 +1,35 @@
-"""The connections that settings name: databases, Kafka clusters, Parquet folders, schema registries."""
+"""The connections that settings name: databases, Kafka clusters, Parquet folders, lakes, schema registries."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, SecretStr, Tag, ValidationInfo
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
 
-from reconcile.config.validation import Model, suggestion
+from reconcile.config.text import Text
+from reconcile.config.validation import Model, require_consistent, suggestion
+from reconcile.config.yamlfile import KeyPath
 from reconcile.errors import SecretError
-from reconcile.settings import urls as postgres_url
+from reconcile.settings import urls
 from reconcile.settings.references import FORMS, Given, Reference, Secret, reference
-from reconcile.settings.urls import PostgresUrl
+from reconcile.settings.urls import MARIADB_SCHEMES, MariaUrl, PostgresUrl
 
+T = TypeVar("T")
 _CREDENTIALS = re.compile(
     r"[^/:@]+[:/][^/:@]+@|//[^/]*@|(password|passwd|pwd|secret|token|passphrase)\w*=", re.IGNORECASE
 )
 
 
 SQLITE = "sqlite:///"
+_WEB = ("https://", "http://")
+_NO_WEB_SERVICE = "is no URL of a web service: https://..."
 _NO_FILE = f"the URL names no file: {SQLITE}path"
 
 
@@ -38,6 +45,37 @@ class JdbcUrl:
     """The address of a database that Spark reads with a JDBC driver."""
 
     url: SecretStr
+
+
+@dataclass(frozen=True)
+class PluginUrl:
+    """The address of a store that a plug-in reads."""
+
+    url: SecretStr
+    scheme: str
+
+
+@dataclass(frozen=True)
+class LakePlace:
+    """Where the tables of a lake are, secrets included."""
+
+    format: Literal["iceberg", "delta"]
+    warehouse: str = field(repr=False)
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The properties of Iceberg's catalog; none where tables are found in the folders of the warehouse."""
+    name: str | None = None
+    """The catalog's own name, where it counts."""
+
+
+@cache
+def plugins() -> Mapping[str, EntryPoint]:
+    """Look up the stores that installed packages bring, by the schemes of their URLs."""
+    return {each.name: each for each in entry_points(group="reconcile.stores")}
+
+
+def _plugin_scheme(url: str) -> str | None:
+    scheme, separator, _ = url.partition("://")
+    return scheme if separator and scheme in plugins() else None
 
 
 def _dotted(name: str) -> str:
@@ -68,31 +106,41 @@ def _secret(check: Callable[[str], str | None] | None, wanted: str | None = None
 
 
 def _database(url: str) -> str | None:
-    if url.startswith("jdbc:"):
+    if url.startswith("jdbc:") or _plugin_scheme(url):
         return _without_credentials(url)
-    if not url.startswith(postgres_url.SCHEME):
-        return f"is neither {postgres_url.SCHEME}... nor jdbc:...; nor is it a reference: {FORMS}"
-    return _postgres(url)
+    if not url.startswith((urls.SCHEME, *MARIADB_SCHEMES)):
+        own = ", ".join(f"{scheme}..." for scheme in (urls.SCHEME, *MARIADB_SCHEMES))
+        brought = "".join(f", {scheme}://..." for scheme in sorted(plugins()))
+        return f"is none of {own}, jdbc:...{brought}; nor is it a reference: {FORMS}"
+    return _with_password(url)
 
 
-def _postgres(url: str) -> str | None:
+def _with_password(url: str) -> str | None:
     try:
-        parsed = postgres_url.parse(url)
+        parsed = _parse(url)
     except ValueError as error:
         return str(error)
     return None if parsed.password is None else f"holds a password, and must be a reference then: {FORMS}"
 
 
+def _parse(url: str) -> PostgresUrl | MariaUrl:
+    return urls.parse_mariadb(url) if url.startswith(MARIADB_SCHEMES) else urls.parse(url)
+
+
 def _control_store(url: str) -> str | None:
     if url.startswith(SQLITE):
         return None if url.removeprefix(SQLITE) else _NO_FILE
-    if not url.startswith(postgres_url.SCHEME):
-        return f"is neither {postgres_url.SCHEME}... nor {SQLITE}...; nor is it a reference: {FORMS}"
-    return _postgres(url)
+    if not url.startswith(urls.SCHEME):
+        return f"is neither {urls.SCHEME}... nor {SQLITE}...; nor is it a reference: {FORMS}"
+    return _with_password(url)
 
 
 def _without_credentials(text: str) -> str | None:
     return f"holds a password, and must be a reference then: {FORMS}" if _CREDENTIALS.search(text) else None
+
+
+def _web_service(url: str) -> str | None:
+    return _without_credentials(url) if url.startswith(_WEB) else f"{_NO_WEB_SERVICE}, nor a reference: {FORMS}"
 
 
 _Setting = Annotated[Secret, _secret(lambda _: None)] | None
@@ -128,9 +176,9 @@ class Security(Model):
         return resolved
 
 
-def _parsed(place: Secret, url: SecretStr) -> PostgresUrl:
+def _parsed(place: Secret, url: SecretStr, parse: Callable[[str], T]) -> T:
     try:
-        return postgres_url.parse(url.get_secret_value())
+        return parse(url.get_secret_value())
     except ValueError as error:
         raise SecretError(f"{place!r}: {error}") from None
 
@@ -145,11 +193,27 @@ class ControlDatabase(Model):
         """Resolve the database's address; raise SecretError if it is missing or malformed."""
         secret = self.url.resolve(environ)
         if not secret.get_secret_value().startswith(SQLITE):
-            return _parsed(self.url, secret)
+            return _parsed(self.url, secret, urls.parse)
         path = secret.get_secret_value().removeprefix(SQLITE)
         if not path:
             raise SecretError(f"{self.url!r}: {_NO_FILE}")
         return SqliteFile(Path(path))
+
+
+class Alerting(Model):
+    """Whom consumers tell of what they cannot settle alone."""
+
+    webhook: Annotated[Secret, _secret(_web_service)] | None = None
+    """The URL of a web service that gets each alert as a JSON object; a reference if it holds a password."""
+
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> str | None:
+        """Resolve the webhook's URL, if there is one; raise SecretError if it is missing or malformed."""
+        if self.webhook is None:
+            return None
+        url = self.webhook.resolve(environ).get_secret_value()
+        if not url.startswith(_WEB):
+            raise SecretError(f"{self.webhook!r}: {_NO_WEB_SERVICE}")
+        return url
 
 
 class Store(Model):
@@ -158,14 +222,18 @@ class Store(Model):
     address: ClassVar[str] = "url"
 
     url: Annotated[Secret, _secret(_database)]
-    """`postgresql://user:password@host:port/database` or `jdbc:...`; a reference if there is a password in it."""
+    """`postgresql://user:password@host:port/database`, `mariadb://...`, `jdbc:...`, or a plug-in's; with a password a
+    reference.
+    """
 
-    def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | JdbcUrl:
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | MariaUrl | JdbcUrl | PluginUrl:
         """Resolve the database's address; raise SecretError if it is missing or malformed."""
         secret = self.url.resolve(environ)
         if secret.get_secret_value().startswith("jdbc:"):
             return JdbcUrl(secret)
-        return _parsed(self.url, secret)
+        if scheme := _plugin_scheme(secret.get_secret_value()):
+            return PluginUrl(secret, scheme)
+        return _parsed(self.url, secret, _parse)
 
 
 class ClusterConnection(Model):
@@ -193,6 +261,46 @@ class Folder(Model):
     """Where the files are: a path, or a URL that Spark reads."""
 
 
+_IN_CATALOG = re.compile(r"secret|passw|token|credential|authorization|[.-]key\b", re.IGNORECASE)
+_PLAIN = re.compile(r"true|false|\d+", re.IGNORECASE)
+
+
+class Lake(Model):
+    """The tables of a lake, each read at one of its snapshots."""
+
+    address: ClassVar[str] = "warehouse"
+
+    warehouse: Annotated[Secret, _secret(_without_credentials)]
+    """Where the tables are: a path, a URL that Spark reads, or what the catalog calls its warehouse."""
+    format: Literal["iceberg", "delta"]
+    """How the tables are kept."""
+    catalog: dict[Text, Annotated[Secret, _secret(_without_credentials)]] = Field(default_factory=dict)
+    """The properties of Iceberg's catalog, as it names them; without any, the warehouse's folders are the catalog."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")] | None = None
+    """The catalog's name, where it counts, as it does for a JDBC catalog; left out, one is made."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Lake:
+        found: list[tuple[KeyPath, str]] = []
+        if self.format == "delta" and (self.catalog or self.name):
+            message = "is for Iceberg: Delta's tables are found in the folders of the warehouse"
+            found.append((("catalog" if self.catalog else "name",), message))
+        for key, value in self.catalog.items():
+            given = value.resolve().get_secret_value() if isinstance(value, Given) else ""
+            if given and _IN_CATALOG.search(key) and not _PLAIN.fullmatch(given):
+                found.append((("catalog", key), f"is a secret, and must be a reference: {FORMS}"))
+        require_consistent(found)
+        return self
+
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> LakePlace:
+        """Resolve where it is, secrets included; raise SecretError if one is missing."""
+        catalog = {key: value.resolve(environ).get_secret_value() for key, value in self.catalog.items()}
+        warehouse = self.warehouse.resolve(environ).get_secret_value()
+        if not catalog and ":/" not in warehouse:
+            warehouse = str(Path(warehouse).absolute())  # Delta takes no other path for a table's name
+        return LakePlace(self.format, warehouse, catalog, self.name)
+
+
 class Registry(Model):
     """A schema registry."""
 
@@ -204,10 +312,10 @@ class Registry(Model):
     """How to reach it safely."""
 
 
-KINDS: Mapping[str, type[Store | ClusterConnection | Folder | Registry]] = {
-    kind.address: kind for kind in (Store, ClusterConnection, Folder, Registry)
+KINDS: Mapping[str, type[Store | ClusterConnection | Folder | Lake | Registry]] = {
+    kind.address: kind for kind in (Store, ClusterConnection, Folder, Lake, Registry)
 }
-_ADDRESSES = "`url`, `bootstrap`, `path` or `registry`"
+_ADDRESSES = "`url`, `bootstrap`, `path`, `warehouse` or `registry`"
 
 
 def _one_kind(value: Any) -> Any:
@@ -229,11 +337,12 @@ def _kind(value: Any) -> str:
     return f"<kind:{address}>"
 
 
-Connection = Store | ClusterConnection | Folder | Registry
+Connection = Store | ClusterConnection | Folder | Lake | Registry
 AnyConnection = Annotated[
     Annotated[Store, Tag("<kind:url>")]
     | Annotated[ClusterConnection, Tag("<kind:bootstrap>")]
     | Annotated[Folder, Tag("<kind:path>")]
+    | Annotated[Lake, Tag("<kind:warehouse>")]
     | Annotated[Registry, Tag("<kind:registry>")],
     Discriminator(_kind),
     BeforeValidator(_one_kind),

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from pydantic import SecretStr
 
 from reconcile.errors import SecretError
-from reconcile.settings.urls import PARAMETERS
+from reconcile.settings.urls import MARIADB_PARAMETERS, PARAMETERS, SCHEME
 
 FORMS = "env:NAME, file:path or airflow:conn_id"
 LARGEST_SECRET = 64 * 1024
@@ -158,12 +158,15 @@ def _url(connection: Any, extra: Mapping[str, str]) -> str | None:
     if connection.conn_type in ("http", "https") and connection.host:
         netloc = f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
         return netloc if "://" in netloc else f"{connection.schema or connection.conn_type}://{netloc}"
-    if connection.conn_type not in ("postgres", "postgresql") or not connection.host:
+    kinds = {"postgres": SCHEME, "postgresql": SCHEME, "mysql": "mariadb://", "mariadb": "mariadb://"}
+    if connection.conn_type not in kinds or not connection.host:
         return None
+    scheme = kinds[connection.conn_type]
     credentials = ":".join(quote(each, safe="") for each in (connection.login, connection.password) if each)
     host = f"[{connection.host}]" if ":" in connection.host else connection.host
     port = f":{connection.port}" if connection.port else ""
-    parameters = {name: value for name, value in extra.items() if name in PARAMETERS}
+    valid = PARAMETERS if scheme == SCHEME else MARIADB_PARAMETERS
+    parameters = {name: value for name, value in extra.items() if name in valid}
     query = f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
     at = f"{credentials}@" if credentials else ""
-    return f"postgresql://{at}{host}{port}/{quote(connection.schema or '', safe='')}{query}"
+    return f"{scheme}{at}{host}{port}/{quote(connection.schema or '', safe='')}{query}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -16,7 +16,15 @@ from reconcile.config.text import Text
 from reconcile.config.validation import Model, require_consistent, suggestion, validated
 from reconcile.config.yamlfile import KeyPath, load, quoted
 from reconcile.errors import InvalidFileError, Problem, ReconcileError, RefusedError
-from reconcile.settings.connections import AnyConnection, ClusterConnection, Connection, ControlDatabase, SqliteFile
+from reconcile.settings.connections import (
+    Alerting,
+    AnyConnection,
+    ClusterConnection,
+    Connection,
+    ControlDatabase,
+    Lake,
+    SqliteFile,
+)
 from reconcile.settings.references import Given, reference
 from reconcile.settings.urls import PostgresUrl
 
@@ -84,6 +92,8 @@ class Settings(Model):
     """The database that keeps runs, findings over time and corrections."""
     connections: dict[Text, AnyConnection] = Field(default_factory=dict)
     """What contracts connect to, by name."""
+    alerts: Alerting = Alerting()
+    """Whom consumers tell of what they cannot settle alone."""
     spark: Spark = Spark()
     """How Spark runs."""
     history: LogHistory = LogHistory()
@@ -122,6 +132,11 @@ class Settings(Model):
             raise UnknownConnectionError(f"no connection {quoted(name)}; {how}")
         valid = f"; there are {', '.join(sorted(self.connections))}"
         raise UnknownConnectionError(f"no connection {quoted(name)}{suggestion(name, self.connections) or valid}")
+
+    def reading(self, stores: Collection[str]) -> Settings:
+        """Leave out the lakes that are none of these stores, so that Spark is not started with what they need."""
+        kept = {name: each for name, each in self.connections.items() if name in stores or not isinstance(each, Lake)}
+        return self.model_copy(update={"connections": kept})
 
     def cluster(self, name: str) -> ClusterConnection:
         """Return the connection to a cluster; raise RefusedError for one to something else."""

@@ -1,4 +1,4 @@
-"""`postgresql://user:password@host:port/database`, and the forms that drivers want of it."""
+"""The URLs of databases, such as `postgresql://user:password@host:port/database`, in the forms that drivers want."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pydantic import SecretStr
 
 SCHEME = "postgresql://"
 FORM = "postgresql://user:password@host:port/database"
+MARIADB_SCHEMES = ("mariadb://", "mysql://")
+MARIADB_FORM = "mariadb://user:password@host:port/database"
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 PARAMETERS: Mapping[str, str] = {
     "sslmode": "sslmode",
@@ -23,6 +25,9 @@ PARAMETERS: Mapping[str, str] = {
     "options": "options",
 }
 """The parameters that a URL may carry, by libpq's name, with the JDBC driver's name for each."""
+MARIADB_PARAMETERS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
+"""The parameters that the URL of a MariaDB may carry: libpq's names, too."""
+_MARIADB_SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,58 @@ class PostgresUrl:
         return credentials
 
 
+@dataclass(frozen=True)
+class MariaUrl:
+    """Where a MariaDB or a MySQL is and who asks; the password shows in nothing that is printed by accident."""
+
+    host: str
+    database: str
+    port: int = 3306
+    user: str | None = None
+    password: SecretStr | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """Build the keyword arguments of pymysql.connect, password included."""
+        given = self.parameters
+        arguments: dict[str, Any] = {"host": self.host, "port": self.port, "database": self.database}
+        if self.user is not None:
+            arguments["user"] = self.user
+        if self.password is not None:
+            arguments["password"] = self.password.get_secret_value()
+        if "connect_timeout" in given:
+            arguments["connect_timeout"] = int(given["connect_timeout"])
+        mode = given.get("sslmode")
+        if mode == "disable":
+            return {**arguments, "ssl_disabled": True}
+        files = {"sslrootcert": "ssl_ca", "sslcert": "ssl_cert", "sslkey": "ssl_key"}
+        arguments |= {theirs: given[ours] for ours, theirs in files.items() if ours in given}
+        if mode in ("verify-ca", "verify-full"):
+            arguments["ssl_verify_cert"] = True
+            arguments["ssl_verify_identity"] = mode == "verify-full"
+        elif mode == "require" and not arguments.keys() & set(files.values()):
+            arguments["ssl"] = {"check_hostname": False, "verify_mode": False}
+        return arguments
+
+
 def parse(url: str) -> PostgresUrl:
     """Read a URL; raise ValueError that says what is wrong without repeating any of it."""
-    if not url.startswith(SCHEME):
-        raise ValueError(f"a URL begins with {SCHEME}")
+    return PostgresUrl(**_address(url, (SCHEME,), FORM, 5432, tuple(PARAMETERS), SSL_MODES))
+
+
+def parse_mariadb(url: str) -> MariaUrl:
+    """Read the URL of a MariaDB; raise ValueError that says what is wrong without repeating any of it."""
+    found = _address(url, MARIADB_SCHEMES, MARIADB_FORM, 3306, MARIADB_PARAMETERS, _MARIADB_SSL_MODES)
+    if not found["parameters"].get("connect_timeout", "1").isdecimal():
+        raise ValueError("the URL's connect_timeout is no number of seconds")
+    return MariaUrl(**found)
+
+
+def _address(
+    url: str, schemes: tuple[str, ...], form: str, port_of_kind: int, valid: tuple[str, ...], modes: tuple[str, ...]
+) -> dict[str, Any]:
+    if not url.startswith(schemes):
+        raise ValueError(f"a URL begins with {schemes[0]}")
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError("a URL holds no spaces, line breaks or control characters: write a space as %20")
     if re.search(r"%(?![0-9a-fA-F]{2})", url):
@@ -72,20 +125,20 @@ def parse(url: str) -> PostgresUrl:
         host, port, user, password, database = None, None, None, None, None
     if host is None or "," in host or parts.fragment or parts.netloc.count("@") > 1 or port == 0:
         raise ValueError(
-            f"the URL is not of the form {FORM}: one host, and in user and password /:@?#[] as %2F %3A ..."
+            f"the URL is not of the form {form}: one host, and in user and password /:@?#[] as %2F %3A ..."
         )
     if not database or "/" in database:
-        raise ValueError(f"the URL names no database: {FORM}")
+        raise ValueError(f"the URL names no database: {form}")
     if password is not None and not user:
-        raise ValueError(f"the URL has a password and no user: {FORM}")
-    return PostgresUrl(
-        host=unquote(host),
-        database=database,
-        port=5432 if port is None else port,
-        user=user or None,
-        password=None if not password else SecretStr(password),
-        parameters=_parameters(parts.query),
-    )
+        raise ValueError(f"the URL has a password and no user: {form}")
+    return {
+        "host": unquote(host),
+        "database": database,
+        "port": port_of_kind if port is None else port,
+        "user": user or None,
+        "password": None if not password else SecretStr(password),
+        "parameters": _parameters(parts.query, form, valid, modes),
+    }
 
 
 def _text(encoded: str | None) -> str | None:
@@ -97,8 +150,7 @@ def _text(encoded: str | None) -> str | None:
     return text
 
 
-def _parameters(query: str) -> dict[str, str]:
-    valid = ", ".join(PARAMETERS)
+def _parameters(query: str, form: str, valid: tuple[str, ...], modes: tuple[str, ...]) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError:
@@ -107,11 +159,11 @@ def _parameters(query: str) -> dict[str, str]:
     if len(parameters) < len(pairs):
         raise ValueError("the URL has a parameter twice")
     if {"user", "password"} & set(parameters):
-        raise ValueError(f"the URL has its user and password before the host: {FORM}")
-    if not set(parameters) <= set(PARAMETERS):
-        raise ValueError(f"the URL has a parameter that is not known here; valid are {valid}")
-    if parameters.get("sslmode", "disable") not in SSL_MODES:
-        raise ValueError(f"the URL's sslmode is not valid: write {', '.join(SSL_MODES)}")
+        raise ValueError(f"the URL has its user and password before the host: {form}")
+    if not set(parameters) <= set(valid):
+        raise ValueError(f"the URL has a parameter that is not known here; valid are {', '.join(valid)}")
+    if parameters.get("sslmode", "disable") not in modes:
+        raise ValueError(f"the URL's sslmode is not valid: write {', '.join(modes)}")
     if not all(parameters.values()):
         raise ValueError("the URL has a parameter without a value")
     return parameters

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile import files
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import ReconcileError, RefusedError
+from reconcile.settings.connections import Lake
 from reconcile.settings.settings import Settings
 from reconcile.spark import internals, interrupts
 from reconcile.spark.jvm_output import JvmOutput
@@ -49,6 +50,8 @@ _DEFAULTS = {
         for kept in ("cache", "fetchedData.cache")
         for limit in ("timeout", "evictorThreadRunInterval")
     },
+    # Of a catalog's properties any may be a secret; event logs have those that a query ran under.
+    "spark.redaction.regex": "(?i)secret|password|token|credential|access[.]?key|spark[.]sql[.]catalog[.]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "true",
@@ -62,6 +65,11 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
 }
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What Delta needs from the start of a session on. An Iceberg catalog can be set at any time."""
 _NEEDED_CLASSES = ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "org.postgresql.Driver")
 _SECRET = re.compile(
     r"secret|passw|passphrase|token|credential|jaas|(access|api|private|shared)[._-]?key|[.]key([.]|$)|[.]sas[.]",
@@ -88,6 +96,8 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its connections
+    # It prints each statement that does not fit with its whole stack; whoever tries one says what was wrong.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if internals.has_context():
         yield _ruled(SparkSession.builder.getOrCreate())
         return
@@ -121,7 +131,10 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     }
     ours["spark.app.name"] = name
     ours["spark.master"] = settings.spark.master
-    ours["spark.jars"] = ",".join([*map(str, files.jars("spark")), *settings.spark.listed("spark.jars")])
+    ours["spark.jars"] = jars(settings)
+    if "delta" in _lakes(settings):
+        extensions = [each for each in settings.spark.listed("spark.sql.extensions") if each not in DELTA.values()]
+        ours = {**DELTA, **ours, "spark.sql.extensions": ",".join([*extensions, DELTA["spark.sql.extensions"]])}
     # The last of equal options counts: the log is theirs to change, the time zone is not.
     log = f"-Dlog4j2.configurationFile={LOG_CONFIGURATION.as_uri()}"
     theirs = given.get("spark.driver.extraJavaOptions", "")
@@ -130,6 +143,20 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
     theirs = given.get("spark.executor.extraJavaOptions", "")
     ours["spark.executor.extraJavaOptions"] = " ".join(filter(None, [theirs, _UTC]))
     return ours
+
+
+def jars(settings: Settings) -> str:
+    """Build the list of all jars that Spark is started with: those of lakes where a connection of the settings is one.
+
+    Without jars of a lake Spark starts all the same, as not every run reads each connection.
+    """
+    ours = [*files.jars("spark"), *(jar for each in _lakes(settings) for jar in files.jars(each))]
+    return ",".join([*map(str, ours), *settings.spark.listed("spark.jars")])
+
+
+def _lakes(settings: Settings) -> list[str]:
+    formats = {each.format for each in settings.connections.values() if isinstance(each, Lake)}
+    return sorted(each for each in formats if files.has_jars(each))
 
 
 def public_configuration(settings: Settings, name: str) -> dict[str, str]:
@@ -226,13 +253,14 @@ def _ruled(spark: SparkSession) -> SparkSession:
                 f"start it with --conf spark.{role}.extraJavaOptions={_UTC}"
             )
     for name in _NEEDED_CLASSES:
-        if not _has_class(spark, name):
+        if not has_class(spark, name):
             listed = ",".join(map(str, files.jars("spark")))
             raise RefusedError(f"Spark runs without {name}: start it with --jars {listed}")
     return spark
 
 
-def _has_class(spark: SparkSession, name: str) -> bool:
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Tell whether a session has one of Java's classes."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ from reconcile.spark import class_archive
 from reconcile.spark.java_proxy import JavaProxies, java_proxies
 
 CONFIGURATIONS = ("spark", "broker")
+OPTIONAL = ("iceberg", "delta")
+"""What only runs over the tables of a lake need."""
 _OLDEST_JAVA = 17
 _INSTALL_JAVA = "install one (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
 _READY = ".ready"
@@ -70,28 +72,34 @@ class Made:
     """Whether there was anything to do."""
 
 
-def set_up(mirror: str | None, tell: Callable[[Progress], None] = lambda _: None) -> Made:
+def set_up(mirror: str | None, tell: Callable[[Progress], None] = lambda _: None, more: Collection[str] = ()) -> Made:
     """Fetch the jars and make the archive, as far as they are not there; `mirror` stands in for Maven's repository.
 
+    `more` are of the optional configurations; those that were fetched before are kept up to date as well.
     Raises UnreachableError when something does not answer, and RefusedError for all that trying again does not mend.
     """
     folder, version = files.jars_folder(), files.jars_version()
-    java, java_version = _java()
+    _, java_version = _java()
     ready = f"{version}\n{java_version}\n"
-    anew = _text(folder / _READY) != ready or not _has_jars(folder)
+    wanted = (*CONFIGURATIONS, *(each for each in OPTIONAL if each in more or (folder / each).is_dir()))
+    anew = _text(folder / _READY) != ready or bool(_lacking(folder, wanted))
     if anew:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder, tell):
-                if _text(folder / _FETCHED) != version or not _has_jars(folder):
-                    _fetch(folder, java, mirror, tell)
+                fetching = wanted if _text(folder / _FETCHED) != version else _lacking(folder, wanted)
+                if fetching:
+                    fetch(files.committed("ivy.xml"), fetching, folder, mirror, tell)
+                if set(fetching) & set(CONFIGURATIONS):
+                    files.class_archive().unlink(missing_ok=True)  # it was of other jars
                     _write(folder / _FETCHED, version)
-                _archive(folder, tell)
+                if _text(folder / _READY) != ready or not files.class_archive().is_file():
+                    _archive(folder, tell)
                 _write(folder / _READY, ready)
         except OSError as error:
             raise RefusedError(f"{error.filename or folder}: {error.strerror}; the jars belong in {folder}") from None
     archive = files.class_archive()
-    jars = sum(len(files.jars(each)) for each in CONFIGURATIONS)
+    jars = sum(len(files.jars(each)) for each in wanted)
     return Made(folder, jars, archive if archive.is_file() else None, anew)
 
 
@@ -114,7 +122,15 @@ def _java() -> tuple[str, str]:
     return java, said
 
 
-def _fetch(folder: Path, java: str, mirror: str | None, tell: Callable[[Progress], None]) -> None:
+def fetch(
+    ivy: Path,
+    configurations: Sequence[str],
+    folder: Path,
+    mirror: str | None,
+    tell: Callable[[Progress], None] = lambda _: None,
+) -> None:
+    """Fetch the jars of an Ivy file into a folder for each of its configurations; raise as `set_up` does."""
+    java, _ = _java()
     _require_room(folder, "the jars")
     proxies = java_proxies()
     partial = folder / _PARTIAL
@@ -123,18 +139,17 @@ def _fetch(folder: Path, java: str, mirror: str | None, tell: Callable[[Progress
     with tempfile.TemporaryDirectory(prefix="reconcile-") as temporary:
         options = Path(temporary, "options")  # and not on the command line, which everybody can read
         options.write_text(proxies.argument_file(), "utf-8")
-        command = [java, f"@{options}", "-jar", str(_ivy()), "-verbose", "-ivy", str(files.committed("ivy.xml"))]
+        command = [java, f"@{options}", "-jar", str(_ivy()), "-verbose", "-ivy", str(ivy)]
         if mirror is not None:
             settings = Path(temporary, "ivysettings.xml")
             settings.write_text(_settings(mirror), "utf-8")
             command += ["-settings", str(settings)]
-        command += ["-cache", str(files.cache() / "ivy"), "-confs", *CONFIGURATIONS, "-types", "jar", "bundle"]
+        command += ["-cache", str(files.cache() / "ivy"), "-confs", *configurations, "-types", "jar", "bundle"]
         command += ["-retrieve", f"{_PARTIAL}/[conf]/[artifact]-[revision].[ext]"]
         log = files.cache() / "resolve.log"
         if _followed(command, folder, log, tell):
             raise _failure(log.read_text("utf-8", errors="replace"), log, mirror, proxies)
-    files.class_archive().unlink(missing_ok=True)  # it was of other jars
-    for each in CONFIGURATIONS:
+    for each in configurations:
         shutil.rmtree(folder / each, ignore_errors=True)
         (partial / each).rename(folder / each)
     partial.rmdir()
@@ -257,8 +272,8 @@ def _require_room(folder: Path, what: str) -> None:
         )
 
 
-def _has_jars(folder: Path) -> bool:
-    return all(any((folder / each).glob("*.jar")) for each in CONFIGURATIONS)
+def _lacking(folder: Path, wanted: Iterable[str]) -> tuple[str, ...]:
+    return tuple(each for each in wanted if not any((folder / each).glob("*.jar")))
 
 
 @contextmanager

@@ -457,12 +457,12 @@ def test_root_may_keep_everything_to_itself(tmp_path: Path) -> None:
 import os, sys, psutil
 from pathlib import Path
 from reconcile.lab.folder import Lab, Ports
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 os.umask(0o077)
 lab = Lab(Path(sys.argv[1]))
 lab.root.mkdir()
 lab.remember(ports=Ports(postgres=int(sys.argv[2])))
-postgres = Postgres(lab)
+postgres = PostgresServer(lab)
 try:
     postgres.up()
     print(psutil.Process(postgres.pid).username())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconcile.lab.world import SPARK_OF_SMALL_WORLDS
-from reconcile.settings.settings import Settings, Spark
+from reconcile.settings.settings import Settings
 from reconcile.spark.session import session
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for all tests, with few partitions because their data are small."""
-    settings = Settings(spark=Spark(master="local[2]", conf=SPARK_OF_SMALL_WORLDS))
+    """One Spark for all tests, with few partitions because their data are small, and with what lakes need."""
+    conf = SPARK_OF_SMALL_WORLDS | {"spark.databricks.delta.snapshotPartitions": "1"}
+    lakes = {form: {"warehouse": "/nowhere", "format": form} for form in ("iceberg", "delta")}
+    settings = Settings.model_validate({"connections": lakes, "spark": {"master": "local[2]", "conf": conf}})
     with session(settings, "tests") as started:
         yield started

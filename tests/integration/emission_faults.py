@@ -14,8 +14,9 @@ from reconcile.control.store import ControlStore
 from reconcile.domain import correction as corrections
 from reconcile.domain.correction import Correction
 from reconcile.errors import UnreachableError
-from reconcile.lab.proxy import Api, Disturbance, FaultProxy
-from reconcile.repair.emission import Outcome
+from reconcile.lab.proxy import Api, FaultProxy, KafkaRequest
+from reconcile.lab.relay import Disturbance
+from reconcile.repair.emission import EmissionOutcome
 from reconcile.repair.transaction import EmissionFencedError
 from tests.history_checker import Attempt, Claim, EmissionHistory, Visible, Write
 from tests.integration.emission_world import Source, Topic, header, leased, version
@@ -49,7 +50,7 @@ class BrokenNetwork:
     def __init__(self, proxy: FaultProxy, seed: int) -> None:
         self._proxy = proxy
         self._chance = Random(seed)  # noqa: S311
-        self._made: list[tuple[str, Disturbance]] = []
+        self._made: list[tuple[str, Disturbance[KafkaRequest]]] = []
         self.delivered = 0
         """How often a lost request came late."""
 
@@ -118,7 +119,7 @@ def visible(topic: Topic) -> list[Visible]:
     return [_visible(record) for record in topic.read()]
 
 
-def decided(outcome: Outcome, run_id: str) -> list[Attempt]:
+def decided(outcome: EmissionOutcome, run_id: str) -> list[Attempt]:
     """Build what an attempt says that came to its end."""
     emitted = [each.correction for each in (*outcome.emitted, *outcome.already)]
     dropped = [each.correction for each in outcome.dropped]

@@ -26,11 +26,11 @@ from reconcile.domain import correction as corrections
 from reconcile.domain.correction import Correction
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka, Proxied
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.proxy import FaultProxy
 from reconcile.lab.services import offsets
 from reconcile.lab.services.offsets import admin_client
-from reconcile.repair.emission import EmissionTask, Outcome, emit
+from reconcile.repair.emission import EmissionOutcome, EmissionTask, emit
 from reconcile.settings.settings import Settings
 from tests.ports import ports_of
 
@@ -49,7 +49,7 @@ class World:
 
     lab: Lab
     kafka: Kafka
-    postgres: Postgres
+    postgres: PostgresServer
     control_url: Path
     """A file in which the control store's address stands."""
 
@@ -111,7 +111,7 @@ class Topic:
 
     def emit(
         self, corrections: Sequence[Correction], run_id: str, control: ControlStore, held: HeldLease, **more: Any
-    ) -> Outcome:
+    ) -> EmissionOutcome:
         """Emit corrections into it."""
         task = EmissionTask(LINK, run_id, self.name, more.pop("cluster", self.world.cluster))
         return emit(corrections, task, control=control, held=held, newer=newer, **more)
@@ -233,7 +233,7 @@ class Source:
                 producer.poll(pause)
 
 
-def race(control: ControlStore, source: Source, rounds: int, each_round: int = 40) -> list[Outcome]:
+def race(control: ControlStore, source: Source, rounds: int, each_round: int = 40) -> list[EmissionOutcome]:
     """Emit corrections of what the source says, round by round, while it changes."""
     topic, outcomes = source.topic, []
     with leased(control, "race") as held, source.changing():
@@ -318,7 +318,7 @@ def leased(control: ControlStore, holder: str, ttl: timedelta = timedelta(second
 def emission_world() -> Iterator[World]:
     """Start both servers, and leave nothing of them; what a killed run left is found by the ports."""
     lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{PORTS.kafka}" / "lab")
-    kafka, postgres = Kafka(lab, PROXIED), Postgres(lab)
+    kafka, postgres = Kafka(lab, PROXIED), PostgresServer(lab)
     kafka.down()
     postgres.down()
     postgres.wipe()

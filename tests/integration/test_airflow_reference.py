@@ -62,7 +62,7 @@ def test_a_missing_connection_is_an_error() -> None:
 
 def test_a_connection_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what the connection lacks."""
-    monkeypatch.setenv("AIRFLOW_CONN_MY_CONNECTION", "mysql://me:s3-secret@h/d")
+    monkeypatch.setenv("AIRFLOW_CONN_MY_CONNECTION", "mssql://me:s3-secret@h/d")
     with pytest.raises(SecretError, match="'my_connection' holds no url; add it there"):
         Reference("airflow", "my_connection", "url").resolve()
 

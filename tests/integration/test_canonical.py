@@ -20,7 +20,8 @@ from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.errors import RefusedError
 from reconcile.gather.stores import buckets, canonical_columns, digest
 from reconcile.gather.stores.buckets import Differing
-from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.digest import DigestReading, Mode, Side
+from reconcile.gather.stores.link_rows import PostgresRows
 from reconcile.gather.stores.postgres_store import PostgresStore, ids_are_unique
 from reconcile.gather.stores.session import open_session
 from reconcile.lab.folder import Lab
@@ -78,19 +79,21 @@ class World:
         ids, after = len(side.id), len(side.id) + (side.version is not None)
         return Layout(tuple(found[:ids]), found[ids] if side.version else None, tuple(found[after:]))
 
-    def readings(self, left: Side, right: Side, mode: Mode, buckets: int = BUCKETS) -> tuple[Reading, Reading]:
+    def readings(
+        self, left: Side, right: Side, mode: Mode, buckets: int = BUCKETS
+    ) -> tuple[DigestReading, DigestReading]:
         """Give both readings; the right side is the consumer's."""
         types = self.types(left), self.types(right)
         form = agreed_layout(types[1], types[0])
-        return Reading(left, types[0], form, mode, buckets), Reading(right, types[1], form, mode, buckets)
+        return DigestReading(left, types[0], form, mode, buckets), DigestReading(right, types[1], form, mode, buckets)
 
-    def reading(self, side: Side, mode: Mode, buckets: int) -> Reading:
+    def reading(self, side: Side, mode: Mode, buckets: int) -> DigestReading:
         return self.readings(side, side, mode, buckets)[0]
 
-    def digest(self, reading: Reading) -> dict[int, tuple[int, int, int]]:
+    def digest(self, reading: DigestReading) -> dict[int, tuple[int, int, int]]:
         return {bucket: (rows, high, low) for bucket, rows, high, low in self.run(digest.digest(reading))}
 
-    def differing(self, left: Reading, right: Reading) -> set[str | None]:
+    def differing(self, left: DigestReading, right: DigestReading) -> set[str | None]:
         """Give the ids in the buckets that differ, as a run would fetch them."""
         digests = self.digest(left), self.digest(right)
         buckets = [b for b in {*digests[0], *digests[1]} if digests[0].get(b) != digests[1].get(b)]
@@ -427,12 +430,12 @@ def test_an_index_may_say_that_no_id_stands_twice(world: World, made: str, uniqu
         assert unique == ids_are_unique(session, reading)
 
 
-def compared(world: World, reading: Reading) -> Differing:
+def compared(world: World, reading: DigestReading) -> Differing:
     """Compare rows with themselves."""
     url = parse(world.lab.url("postgres", "postgres"))
     with open_session("origin", url) as session:
-        store = PostgresStore("origin", url, session.take_snapshot().id)
-        return buckets.compare(store, reading, store, reading)
+        rows = PostgresRows(PostgresStore("origin", url, session.take_snapshot().id), session, reading)
+        return buckets.compare(rows, rows)
 
 
 def test_only_the_ids_that_are_asked_for_are_read(world: World) -> None:
@@ -494,7 +497,7 @@ def test_parquet_is_written_as_postgres_writes(world: World, spark: SparkSession
     frame = spark.read.parquet(str(tmp_path / "rows"))
     consumer = Layout(("text", "integer"), "integer", ("numeric", "numeric", "integer", "uuid", "timestamptz"))
     form = agreed_layout(consumer, canonical_columns.types(frame, columns))
-    reading = Reading(side, world.types(side), form, Mode.PORTABLE, 8)
+    reading = DigestReading(side, world.types(side), form, Mode.PORTABLE, 8)
     found = canonical_columns.rows(frame, columns, form).collect()
     assert sorted(world.run(digest.rows(reading)), key=str) == sorted(map(tuple, found), key=str)
 

@@ -105,7 +105,7 @@ def test_it_is_readable_on_a_small_terminal(spark: SparkSession, lab: Lab, tmp_p
     lines = result.stdout.splitlines()
     assert [] == [line for line in lines if len(line) > 80 or line != line.rstrip()]
     assert [2, 2, 2] == [sum(line.startswith(f"  {label} ") for line in lines) for label in ("found", "why", "do")]
-    assert "17 checks: 0 faults, 2 warnings" == lines[-1]
+    assert "18 checks: 0 faults, 2 warnings" == lines[-1]
 
 
 def test_what_the_cluster_does_not_have_is_told(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def rows(*records: dict[str, Any]) -> list[tuple[Any, ...]]:
                 each.get("version"),
                 each.get("type", "Changed"),
                 value is None,
-                value is None,
+                value is None or each.get("deletes", False),
                 value,
                 True,
             )
@@ -272,6 +272,23 @@ def test_a_log_is_routed_as_each_record_is(spark: SparkSession) -> None:
     assert {"home", "former", "wrong"} == {row["routing"] for row in routed}
 
 
+def test_deletions_are_known_in_the_forms_of_connectors(spark: SparkSession) -> None:
+    """Whatever the contract says; and of those which it takes for states."""
+    values = [
+        '{"__deleted":"true","id":1}', '{"__deleted":"false","id":1}', '{"payload":{"__deleted":"true"},"schema":{}}',
+        '{"op":"d","before":{},"source":{}}', '{"op":"d"}', '{"schema":{},"payload":null}', "gibberish", None,
+    ]  # fmt: skip
+    found = rows(*(placed([str(n)], 12, value=value)[0] for n, value in enumerate(values)))
+    seen = seen_in(spark, found, delete=["tombstone", "$.__deleted == true"]).deletions
+    assert (1, {
+        "$.__deleted == 'true'": 1,
+        "$.payload.__deleted == 'true'": 1,
+        "$.op == 'd' and $.source is not null": 1,
+        "$.schema is not null and $.payload is null": 1,
+    }) == (seen.tombstones, seen.events)  # fmt: skip
+    assert seen.events.keys() - {"$.__deleted == 'true'"} == seen.unread.keys()
+
+
 def test_only_what_was_written_since_the_growth_tells(spark: SparkSession) -> None:
     """Samples come from after the last growth."""
     old, new = placed(keys(100), 12, C), placed(keys(100), 18)
@@ -325,6 +342,22 @@ def test_versions_that_go_down_are_counted(spark: SparkSession) -> None:
     found = seen_in(spark, rows(*versions), ignore_types=["Noted"]).inversions
     assert found is not None
     assert (1, 1, NOW + timedelta(minutes=2)) == (found.ids, found.records, found.last_at)
+
+
+def test_a_deletion_by_a_test_does_not_go_back_to_the_version_that_its_connector_fills_in(spark: SparkSession) -> None:
+    """Under the default replica identity a rewritten deletion has 0 in place of a version that is not known."""
+    (first,) = placed(["user-1"], 12)
+    versions = [{**first, "version": "2"}, {**first, "version": "0", "value": '{"__deleted": "true"}'}]
+    found = seen_in(spark, rows(*versions), delete="$.__deleted == 'true'").inversions
+    assert found is not None
+    assert 0 == found.records
+
+
+def test_a_deleting_event_needs_no_version(spark: SparkSession) -> None:
+    """Debezium's `op: d` has no row after it, and is no record that breaks its schema."""
+    (first,) = placed(["user-1"], 12)
+    found = seen_in(spark, rows({**first, "version": "1"}, {**first, "value": '{"__op":"d"}', "deletes": True}))
+    assert [0] == [each.unversioned for each in found.types]
 
 
 def test_the_fields_of_each_type_are_told(spark: SparkSession) -> None:

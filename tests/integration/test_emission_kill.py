@@ -20,7 +20,7 @@ from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import UnreachableError
 from reconcile.lab import process
-from reconcile.repair.emission import Outcome
+from reconcile.repair.emission import EmissionOutcome
 from reconcile.repair.transaction import EmissionFencedError
 from tests.integration.emission_attempt import written
 from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, until
@@ -104,7 +104,7 @@ def ended(
     return code
 
 
-def resumed(control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> Outcome:
+def resumed(control: ControlStore, topic: Topic, wanted: Sequence[Correction], run_id: str) -> EmissionOutcome:
     """Let another attempt end what was begun."""
     with leased(control, "resumed") as held:
         return topic.emit(wanted, run_id, control, held, batch=BATCH)

@@ -16,7 +16,7 @@ from reconcile.control.store import ControlStore
 from reconcile.domain.correction import Correction
 from reconcile.kafka.client import ClusterClient, GroupState
 from reconcile.lab.proxy import Api, FaultProxy
-from reconcile.repair.emission import Outcome
+from reconcile.repair.emission import EmissionOutcome
 from reconcile.repair.transaction import EmissionUnreachableError
 from reconcile.repair.verification import passed
 from tests.history_checker import Attempt, Claim, EmissionHistory, Write, violations
@@ -59,7 +59,7 @@ class Case:
         """Build a correction to version 1 of each key."""
         return [self.topic.correction(key, 1, self.run_id, 0) for key in keys]
 
-    def emit(self, wanted: Sequence[Correction], **more: Any) -> Outcome:
+    def emit(self, wanted: Sequence[Correction], **more: Any) -> EmissionOutcome:
         """Emit corrections, one in each transaction unless more is said."""
         cluster = self.topic.world.cluster | {"bootstrap.servers": self.proxy.bootstrap}
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -14,9 +15,9 @@ from reconcile.control.store import ControlStore
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import RefusedError
 from reconcile.lab.services.offsets import admin_client
-from reconcile.repair.emission import Outcome, Watch
+from reconcile.repair.emission import EmissionOutcome, Watch
 from reconcile.repair.tail import LogReplacedError, Tail
-from reconcile.repair.transaction import EmissionRefusedError
+from reconcile.repair.transaction import EmissionRefusedError, Transactions
 from tests.history_checker import Claim, violations
 from tests.integration.emission_faults import BrokenNetwork, broken_race
 from tests.integration.emission_world import (
@@ -58,7 +59,7 @@ def run_id(control: ControlStore) -> str:
     return name
 
 
-def figures(outcomes: list[Outcome]) -> tuple[int, int]:
+def figures(outcomes: list[EmissionOutcome]) -> tuple[int, int]:
     """Count what was emitted and what was dropped."""
     return sum(len(each.emitted) for each in outcomes), sum(len(each.dropped) for each in outcomes)
 
@@ -86,7 +87,7 @@ def test_a_broken_network_breaks_no_promise(world: World, control: ControlStore)
     assert network.delivered > 0
 
 
-def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correction) -> Outcome:
+def emitted(control: ControlStore, topic: Topic, run_id: str, *wanted: Correction) -> EmissionOutcome:
     with leased(control, "one") as held:
         return topic.emit(wanted, run_id, control, held)
 
@@ -166,6 +167,39 @@ def test_both_tombstones_go_or_none(world: World, control: ControlStore, run_id:
     outcome = emitted(control, topic, run_id, a0, b0, a1, b1)
     assert [(0, a0.id), (1, a1.id)] == in_log(topic)
     assert [b0, b1] == [each.correction for each in outcome.dropped]
+
+
+def test_a_pair_stands_together_in_its_order(world: World, control: ControlStore, run_id: str) -> None:
+    """Debezium's deletion: an event and the tombstone behind it, with one id and in one partition."""
+    topic = world.topic(2)
+    a, b = (replace(topic.correction(key, 1, run_id, 0), then=(None,)) for key in "ab")
+    outcome = emitted(control, topic, run_id, a, b)
+    found = {id_: [each for each in topic.read() if header(each, CORRECTION_ID) == id_] for id_ in (a.id, b.id)}
+    assert [[a.value, None], [b.value, None]] == [[each.value() for each in found[id_]] for id_ in (a.id, b.id)]
+    assert [{a.partition}, {b.partition}] == [{each.partition() for each in found[id_]} for id_ in (a.id, b.id)]
+    last = {each.correction.id: each.offset for each in outcome.emitted}
+    assert last == {id_: records[-1].offset() for id_, records in found.items()}
+    assert [a, b] == [each.correction for each in emitted(control, topic, run_id, a, b).already]
+
+
+def test_a_pair_is_taken_back_by_what_stands_inside_it(
+    world: World, control: ControlStore, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tombstone behind a newer event would delete what that event says."""
+    topic = world.topic(1)
+    pair = replace(topic.correction("a", 1, run_id, 0), then=(None,))
+    produce, arrived = Transactions._produce, list[int]()
+
+    def interrupted(self: Transactions, writer: Any, correction: Correction, value: bytes | None, told: Any) -> None:
+        if value is None and not arrived:
+            self._flush(writer, 30, [])
+            topic.produce(("a", 2))
+            arrived.append(2)
+        produce(self, writer, correction, value, told)
+
+    monkeypatch.setattr(Transactions, "_produce", interrupted)
+    outcome = emitted(control, topic, run_id, pair)
+    assert ([pair], []) == ([each.correction for each in outcome.dropped], in_log(topic))
 
 
 def test_a_correction_of_another_run_counts(world: World, control: ControlStore, run_id: str) -> None:

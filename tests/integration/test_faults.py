@@ -19,7 +19,7 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import Group
 from reconcile.lab.services.copies import LOGIN, SERVICES
 from reconcile.lab.services.database import connect
-from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.services.relay import OutboxRelay, producer
 from reconcile.lab.traffic import _change, traffic
 from tests.integration.worlds import seeded_world
 
@@ -83,7 +83,7 @@ def renamed_in_a_transaction(stage: Stage) -> Producer:
     sender.begin_transaction()
     (person,) = stage.people(1)
     stage.user.rename(person.user_id, stage.first_name(person.first_name))
-    Relay(stage.database("user"), sender).run()
+    OutboxRelay(stage.database("user"), sender).run()
     return sender
 
 

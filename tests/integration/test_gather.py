@@ -22,6 +22,7 @@ from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import postgres_store
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.errors import SnapshotLostError
+from reconcile.gather.stores.session import StoreSession
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.kafka.errors import ClusterRefusedError
 from reconcile.lab import world
@@ -175,7 +176,7 @@ def test_a_copys_snapshot_that_is_lost_leaves_out_its_link(
     def compared(self: LinkReader, asked: Any) -> Any:
         found = original(self, asked)
         session = self.opened.consumers[self.consumer.name]
-        assert session is not None
+        assert isinstance(session, StoreSession)
         open_since.append(sql(lab, "postgres", sessions, "postgres")[0][0])
         if self.consumer.name == "login":
             sql(
@@ -205,10 +206,10 @@ def test_failure_topics_that_may_not_be_read_leave_out_their_link(
     """The others are compared all the same."""
     original = stage.parked_of
 
-    def parked_of(job: Job, consumer: Any, history: Any) -> Any:
+    def parked_of(job: Job, consumer: Any, history: Any, **more: Any) -> Any:
         if consumer.name == "login":
             raise ClusterRefusedError("the cluster main refuses the dead letters")
-        return original(job, consumer, history)
+        return original(job, consumer, history, **more)
 
     monkeypatch.setattr(stage, "parked_of", parked_of)
     _, told = runs.audited(two_consumers(tmp_path), "no-right")

@@ -61,8 +61,12 @@ def test_the_thirtieth_run_takes_no_longer(application: Application) -> None:
 
 
 def test_java_still_compiles(application: Application) -> None:
-    """Spark writes some code anew for each run: a compiler that was switched off would leave it."""
-    assert min(application.compiling[20:30]) > 0, application.compiling
+    """Spark writes some code anew for each run: a compiler that was switched off would leave it.
+
+    One run may compile for less than the millisecond that is counted; all three contracts in a row do not.
+    """
+    in_a_row = [sum(application.compiling[number : number + len(CONTRACTS)]) for number in range(20, 28)]
+    assert min(in_a_row) > 0, application.compiling
 
 
 def test_compiled_code_has_room_for_more(application: Application) -> None:

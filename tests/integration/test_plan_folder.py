@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, cast
 from reconcile.contract.model import Contract
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
 from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.link_rows import SparkRows
+from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.repair.source_values import SourceRow, SourceValues
 from reconcile.settings.settings import Settings
 
@@ -49,11 +52,12 @@ def test_rows_of_a_folder_are_read_by_their_ids(spark: SparkSession, tmp_path: P
     ]
     columns = "id bigint, version bigint, price decimal(10,2), name string, tags array<string>, gone boolean"
     spark.createDataFrame(rows, columns).write.parquet(str(tmp_path / "product"))
+    frame, form = spark.read.parquet(str(tmp_path / "product")), Layout((CanonicalType(Kind.INTEGER),), None, ())
     reader = SimpleNamespace(
         spark=spark,
         contract=Contract.model_validate(CONTRACT),
         settings=Settings.model_validate({"connections": {"lake": {"path": str(tmp_path)}}}),
-        rows=[SimpleNamespace(form=Layout((CanonicalType(Kind.INTEGER),), None, ()))],
+        rows=[SparkRows(SparkStore("lake", str(tmp_path)), Side(("id",), (), "product"), frame, form)],
         reading=nullcontext,
     )
     expected = {

@@ -71,6 +71,16 @@ def deletion(of: Contract, newest: dict[str, Any]) -> Correction:
     ({"format": "debezium-json", "delete": "$.__op == 'd'", "version": "$.rev"}, ENVELOPE),
     ({"format": "debezium-json", "delete": "$.__op == 'd'"}, {"schema": {}, "payload": ENVELOPE}),
     ({"version": "$.rev"}, ROW),
+    (
+        {
+            "format": "debezium-json",
+            "version": "$.rev",
+            "delete": ["$.__op == 'd'", "tombstone"],
+            "delete_as": ["$.__op == 'd'", "tombstone"],
+        },
+        ENVELOPE,
+    ),
+    ({"delete": ["tombstone", "$.gone == true", "$.state == 9"], "delete_as": "$.state == 9"}, {**ROW, "state": 1}),
 ])  # fmt: skip
 def test_a_deletion_is_read_as_one(spark: SparkSession, topic: dict[str, Any], newest: dict[str, Any]) -> None:
     """With a version where the topic's deletions have one, and nothing that is added."""

@@ -19,24 +19,41 @@ from tests.unit.report_runs import AT, case, contract_file, finding, made_run
 MANY = 100_000
 LONG = 1000
 MEASURED = """
-import sys, time
+import json, sys, time
 from reconcile.cli import cli
-began = time.process_time()
-cli(sys.argv[1:], standalone_mode=False)
+
+rows = [{"id": str(number), "version": number, "tells": [True, False]} for number in range(20_000)]
+
+def timed(work):
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+def yardstick():
+    for _ in range(25):
+        sorted(json.loads(json.dumps(rows)), key=lambda row: row["id"])
+
+before = timed(yardstick)
+seconds = timed(lambda: cli(sys.argv[1:], standalone_mode=False))
+yard = (before + timed(yardstick)) / 2
 highest = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(time.process_time() - began, highest.split()[1], file=sys.stderr)
+print(seconds / yard, highest.split()[1], file=sys.stderr)
 """
 
 
 def measured(*words: str) -> tuple[float, int]:
-    """Run a command; give its processor time, and the most memory that it held, in kilobytes."""
+    """Run a command; give its processor time, and the most memory that it held, in kilobytes.
+
+    The time is in units of a fixed piece of work that is done before and after it: half a second of an idle core. So
+    it says the same on a machine that is slower, or busy.
+    """
     done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True, check=True)
-    seconds, kilobytes = done.stderr.splitlines()[-1].split()
-    return float(seconds), int(kilobytes)
+    yards, kilobytes = done.stderr.splitlines()[-1].split()
+    return float(yards), int(kilobytes)
 
 
 def test_a_hundred_thousand_findings_take_seconds_and_little_memory(tmp_path: Path) -> None:
-    """Every rendering within 5 s of processor time and 500 MB; the most affected are shown, and the rest is linked."""
+    """Every rendering within 5 s of an idle core and 500 MB; the most affected are shown, and the rest is linked."""
     causes = [each for each in Cause if each != Cause.IN_FLIGHT]
     findings = (
         finding(f"{number:08d}", cause=causes[number % len(causes)], since=AT - timedelta(seconds=number))
@@ -45,8 +62,8 @@ def test_a_hundred_thousand_findings_take_seconds_and_little_memory(tmp_path: Pa
     file = contract_file(tmp_path)
     cases = (case(f"{number:08d}") for number in range(MANY))
     _, run = made_run(tmp_path, findings, cases, compared=10_000_000, contract=file)
-    seconds, kilobytes = measured("report", run.id, "--workspace", str(tmp_path))
-    assert seconds < 5
+    yards, kilobytes = measured("report", run.id, "--workspace", str(tmp_path))
+    assert yards < 9
     assert kilobytes < 500 * 1024
     text = (Path(run.folder) / "report.html").read_text("utf-8")
     assert "The 500 most affected of 100,000 findings are shown." in text
@@ -59,8 +76,8 @@ def test_long_histories_take_seconds_and_little_memory(tmp_path: Path) -> None:
     file = contract_file(tmp_path)
     ids = [f"{number:04d}" for number in range(SHOWN)]
     _, run = made_run(tmp_path, map(finding, ids), (_long(each) for each in ids), contract=file)
-    seconds, kilobytes = measured("report", run.id, "--workspace", str(tmp_path))
-    assert seconds < 10
+    yards, kilobytes = measured("report", run.id, "--workspace", str(tmp_path))
+    assert yards < 12
     assert kilobytes < 500 * 1024
     page = Path(run.folder) / "report.html"
     assert page.stat().st_size < 20_000_000

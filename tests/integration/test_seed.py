@@ -12,7 +12,7 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import Group
 from reconcile.lab.services.copies import SERVICES, Record
 from reconcile.lab.services.database import connect
-from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.services.relay import OutboxRelay, producer
 from reconcile.lab.services.user import UserService
 from tests.integration.worlds import seeded_world
 
@@ -64,7 +64,7 @@ def test_seeded_records_look_like_published_ones() -> None:
         with closing(connect(lab.url("user"))) as database:
             service = UserService(database, random.Random(1))  # noqa: S311
             service.change_email(seeded[0].aggregate_id, "someone@example.org")
-            Relay(database, producer(lab.bootstrap)).run()
+            OutboxRelay(database, producer(lab.bootstrap)).run()
         (published,) = group.poll()
     assert list(seeded[0].body()) == list(published.body())
     assert list(seeded[0].headers) == list(published.headers)

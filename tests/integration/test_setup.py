@@ -22,9 +22,10 @@ from tests.schemas import valid_output
 
 # As ivy.xml, with two small jars.
 ASKED = """<ivy-module version="2.0"><info organisation="o" module="jars"/>
-<configurations defaultconfmapping="*->master"><conf name="spark"/><conf name="broker"/></configurations>
+<configurations defaultconfmapping="*->master"><conf name="spark"/><conf name="broker"/>
+<conf name="delta"/></configurations>
 <dependencies>
-  <dependency org="org.one" name="one" rev="1.0" conf="spark->master"/>
+  <dependency org="org.one" name="one" rev="1.0" conf="spark->master;delta->master"/>
   <dependency org="org.two" name="two" rev="{two}" conf="broker->master"/>
 </dependencies></ivy-module>"""
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>org.{0}</groupId><artifactId>{0}</artifactId>
@@ -157,6 +158,17 @@ def test_a_named_folder_gets_other_jars_in_place(
     ask(tmp_path, "2.0")
     setup.set_up(server.url)
     assert ["one-1.0.jar", "two-2.0.jar"] == fetched()
+
+
+def test_optional_jars_are_fetched_where_they_are_asked_for(server: Server) -> None:
+    """Before that, who needs them is told the command; later they are kept up to date."""
+    setup.set_up(server.url)
+    with pytest.raises(RefusedError, match="run `reconcile setup --with delta`"):
+        files.jars("delta")
+    made = setup.set_up(server.url, more=("delta",))
+    assert (True, 3, ["one-1.0.jar"]) == (made.anew, made.jars, [jar.name for jar in files.jars("delta")])
+    made = setup.set_up(server.url)
+    assert (False, 3) == (made.anew, made.jars)
 
 
 def test_an_interrupted_setup_goes_on(server: Server, tmp_path: Path) -> None:

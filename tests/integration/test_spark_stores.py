@@ -117,7 +117,7 @@ def test_an_outbox_is_read_in_any_store(store: SparkStore, spark: SparkSession) 
 
 def test_what_waits_of_some_ids_is_read_in_any_store(store: SparkStore, spark: SparkSession) -> None:
     """With the time of the oldest, where the outbox has times."""
-    found = outbox.waiting_by_spark(spark, store, OUTBOX, ["a", "b", "c"])
+    found = outbox.waiting_by_spark(spark, store, OUTBOX, ["a", "b", "c"], NOTED)
     assert {"a": (2, NOTED), "c": (1, None)} == {name: (each.count, each.since) for name, each in found.items()}
 
 

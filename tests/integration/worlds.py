@@ -11,7 +11,7 @@ from pathlib import Path
 from reconcile.kafka.client import ClusterClient
 from reconcile.lab import world
 from reconcile.lab.folder import Lab, Ports
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.process import remove_tree
 from reconcile.lab.seed import seed
 from tests.ports import ports_of
@@ -38,7 +38,7 @@ def until_decided(bootstrap: str, topic: str) -> None:
 def postgres_alone(ports: Ports) -> Iterator[Lab]:
     """Start a Postgres with nothing in it, and leave nothing of it, nor what a killed run left."""
     lab = Lab(_folder(ports))
-    postgres = Postgres(lab)
+    postgres = PostgresServer(lab)
     postgres.down()
     postgres.wipe()
     lab.root.mkdir(parents=True, exist_ok=True)

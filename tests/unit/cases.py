@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from reconcile.domain.canonical import Kind
-from reconcile.domain.case import Case, Event, FieldRule, LedgerEntry, Link, Parked, ParkedIn, Place, Row
+from reconcile.domain.case import Case, Event, FieldRule, LedgerEntry, Link, Parked, ParkedIn, Place, Row, Unapplied
 
 NAME, MAIL, PHONE = (FieldRule(name) for name in ("name", "email", "phone"))
 BALANCE = FieldRule("balance", Kind.NUMERIC, add=True)
@@ -64,6 +64,11 @@ def row(fields: Mapping[str, str | None], version: int | None = None, count: int
 def applied(events: Iterable[Event], start: float = 100) -> tuple[LedgerEntry, ...]:
     """Give the ledger of a consumer that applied events in this order."""
     return tuple(LedgerEntry(e.event_id, e.place, minute(start + n)) for n, e in enumerate(events))
+
+
+def noted(of: Event, unapplied: Unapplied, because: str | None = None) -> LedgerEntry:
+    """Give the entry of the consumer library's ledger for an event that was not applied."""
+    return LedgerEntry(of.event_id, of.place, minute(200), unapplied, because)
 
 
 def parked(kind: ParkedIn, of: Event, resolved: str | None = None, **more: Any) -> Parked:

@@ -18,7 +18,10 @@ TOP = committed("README.md").parent
 DOCS = committed("docs")
 PAGES = [
     TOP / "CONTRIBUTING.md",
-    *(DOCS / name for name in ("architecture.md", "development.md", "glossary.md")),
+    *(
+        DOCS / name
+        for name in ("architecture.md", "consumer.md", "consumer-design.md", "development.md", "glossary.md")
+    ),
     *sorted((DOCS / "architecture").glob("*.md")),
 ]
 

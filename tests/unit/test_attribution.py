@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from reconcile.consumer.decision import Outcome
 from reconcile.domain.attribution import attribute
 from reconcile.domain.canonical import Kind
-from reconcile.domain.case import Case, Event, LedgerEntry, Link, ParkedIn, Routing, Row, Undecided
+from reconcile.domain.case import Case, Event, LedgerEntry, Link, ParkedIn, Routing, Row, Unapplied, Undecided
 from reconcile.domain.cause import Cause
 from reconcile.domain.evidence import arrange, event_note, parked_note
 from reconcile.domain.finding import Confidence, Finding, Status
@@ -23,6 +24,7 @@ from tests.unit.cases import (
     event,
     history,
     minute,
+    noted,
     parked,
     person,
     row,
@@ -176,6 +178,62 @@ def test_a_swallowed_event_is_not_in_the_ledger() -> None:
         finding.since,
     )
     assert "committed past it; not in the ledger" in [each.note for each in finding.evidence]
+
+
+@pytest.mark.parametrize(
+    ("unapplied", "cause", "note"),
+    [
+        ("ignored", "skipped", "noted as ignored, by the consumer's policy"),
+        ("damaged", "skipped", "noted as damaged: skipped on purpose, because: no json"),
+        ("discarded", "skipped", "noted as discarded from the stash by a person, because: no json"),
+        ("older", "skipped", "noted as older: the consumer's guard dropped it"),
+        ("dead_lettered", "dead_lettered", "noted as dead-lettered"),
+        ("sent_on", "retrying", "noted as sent on to a retry topic"),
+    ],
+)
+@pytest.mark.parametrize("link", [LOGIN, replace(LOGIN, patch=True)])
+def test_a_ledger_notes_what_became_of_an_event(link: Link, unapplied: Unapplied, cause: str, note: str) -> None:
+    """B1, C7: the consumer library says so itself, also of the first event of its ledger."""
+    because = "no json" if unapplied in ("damaged", "discarded") else None
+    of = case(link, AT_3, AT_2, THREE, ledger=(*applied(THREE[:2]), noted(V3, unapplied, because)))
+    since = replace(of, link=replace(of.link, ledger_since=minute(150)))
+    for each in (of, since):
+        assert (cause, "certain") == named(each)[1:3]
+        evidence = {(one.kind, one.note) for one in found(each).evidence}
+        assert ("ledger", note) in evidence
+        assert ("event", "committed past it; not in the ledger") not in evidence
+
+
+def test_every_outcome_of_the_library_is_known() -> None:
+    """What its ledger may say of an event that was not applied."""
+    assert {each.value for each in Outcome} - {"applied"} == set(get_args(Unapplied))
+
+
+def test_a_dead_letter_that_was_read_is_not_applied_if_the_ledger_says_so() -> None:
+    """D7: somebody has committed past it and thrown it away."""
+    read, entries = (parked("dead_letter", V3, "read"),), (*applied(THREE[:2]), noted(V3, "dead_lettered"))
+    assert ("dead_lettered", "certain") == named(case(LOGIN, AT_3, AT_2, THREE, parked=read, ledger=entries))[1:3]
+
+
+@pytest.mark.parametrize(
+    ("topic", "unapplied", "cause"),
+    [
+        ("reconcile.stash", "dead_lettered", "stashed"),
+        ("user-account.login.stash", "dead_lettered", "dead_lettered"),
+        ("reconcile.stash", "discarded", "stashed"),
+        (None, "dead_lettered", "dead_lettered"),
+        (None, "discarded", "skipped"),
+        (None, "older", "skipped"),
+    ],
+)
+def test_a_dead_letter_that_is_replayed_is_where_the_library_has_it(
+    topic: str | None, unapplied: Unapplied, cause: str
+) -> None:
+    """D7: it waits in the stash, behind which it may be discarded; the letter itself stays where it was."""
+    stashed = () if topic is None else (parked("stash", V3, topic=topic),)
+    lying = (*stashed, parked("dead_letter", V3))
+    of = case(LOGIN, AT_3, AT_2, THREE, parked=lying, ledger=(*applied(THREE[:2]), noted(V3, unapplied)))
+    assert (cause, "certain") == named(of)[1:3]
 
 
 def test_what_was_told_anew_is_not_what_is_missing() -> None:
@@ -687,7 +745,8 @@ def test_a_field_of_which_no_event_told() -> None:
     """The contract says how events tell of it, and none of them could: it was written by somebody else, perhaps."""
     events = [event(number, {"name": each.fields["name"]}) for number, each in enumerate(THREE, 1)]
     finding = found(case(LOGIN, AT_3, row({**AT_3.fields, "email": "other"}, 3), events))
-    assert ("foreign_write", "possible", ("skipped",)) == (finding.cause, finding.confidence, finding.alternatives)
+    assert ("foreign_write", "possible") == (finding.cause, finding.confidence)
+    assert ("skipped", "never_published") == finding.alternatives
 
 
 def test_what_retention_took_cannot_be_told() -> None:
@@ -814,11 +873,8 @@ def test_what_went_wrong_before_the_log_begins() -> None:
         replace(of, ledger=applied(TOP_UPS[2:]), link=replace(of.link, ledger=True, ledger_since=minute(0))),
     ):
         finding = found(each)
-        assert ("expired", "possible", ("skipped", "foreign_write")) == (
-            finding.cause,
-            finding.confidence,
-            finding.alternatives,
-        )
+        assert ("expired", "possible") == (finding.cause, finding.confidence)
+        assert ("skipped", "foreign_write", "never_published") == finding.alternatives
     edited = case(BILLING, BALANCE, row({"balance": "124.5", "tariff": "edited"}), TOP_UPS[1:], begin=1)
     edited = replace(
         edited, ledger=applied(TOP_UPS[1:]), link=replace(edited.link, ledger=True, ledger_since=minute(0))
@@ -913,6 +969,23 @@ def test_a_deleted_row() -> None:
     """The ledger shows all applied."""
     of = case(LOGIN, AT_3, None, THREE, ledger=applied(THREE))
     assert ("missing", "foreign_write", "certain", "consumer", ()) == named(of)
+
+
+@pytest.mark.parametrize(
+    ("of", "status"),
+    [
+        (case(replace(LOGIN, expires=True), AT_3, None, THREE, ledger=applied(THREE)), Status.TOLERATED),
+        (case(replace(LOGIN, expires=True), AT_1, None, THREE[:1]), Status.TOLERATED),
+        (case(replace(LOGIN, expires=True), AT_1, None, [], committed=0), Status.CONFIRMED),
+        (case(replace(LOGIN, expires=True), AT_1, None, [V1], parked=(parked("stash", V1),)), Status.CONFIRMED),
+        (case(replace(LOGIN, expires=True), AT_3, AT_2, THREE), Status.CONFIRMED),
+        (case(LOGIN, AT_3, None, THREE, ledger=applied(THREE)), Status.CONFIRMED),
+    ],
+    ids=["let go", "never there", "never published", "stashed", "changed", "a row that stays"],
+)
+def test_a_row_that_may_have_expired_is_tolerated(of: Case, status: Status) -> None:
+    """Unless the log, or a failure topic, shows why it is missing, or the copy has it and differs."""
+    assert status is found(of).status
 
 
 def test_a_row_that_nobody_published() -> None:

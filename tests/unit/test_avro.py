@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from reconcile.contract.model import Topic
 from reconcile.errors import InvalidFileError, RefusedError, SecretError, UnreachableError
-from reconcile.gather.log.avro import AvroSchema, avro_schema
 from reconcile.gather.log.schema_registry import RegistryAddress
+from reconcile.gather.log.value_reader import ValueReader, value_reader
+from reconcile.lab import schema_registry
 from reconcile.settings.connections import Registry
 from reconcile.settings.settings import Settings
 
@@ -61,93 +60,74 @@ def written(schema: Any = USER, row: Any = ROW) -> bytes:
     return stream.getvalue()
 
 
-def framed(data: bytes, number: int = 7) -> bytes:
+def framed(data: bytes, number: int = 1) -> bytes:
     """A value in Confluent's frame."""
     return struct.pack(">bI", 0, number) + data
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A registry with a few schemas."""
-
-    schemas: ClassVar[dict[str, Any]] = {
-        "/schemas/types": ["AVRO"],
-        "/schemas/ids/7": {"schema": json.dumps(USER)},
-        "/schemas/ids/8": {
-            "schema": json.dumps({"type": "record", "name": "Both", "fields": [{"name": "user", "type": "User"}]}),
-            "references": [{"name": "User", "subject": "user/value", "version": 1}],
-        },
-        "/schemas/ids/9": {"schema": "message X {}", "schemaType": "PROTOBUF"},
-        "/subjects/user%2Fvalue/versions/1": {"schema": json.dumps(USER)},
-    }
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        """Answer to those who log in."""
-        self.asked.append(self.path)
-        right = self.headers.get("Authorization") == "Basic c3ZjOnNlY3JldA=="
-        found = self.schemas.get(self.path)
-        self.send_response(401 if not right else 200 if found else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps(found or {}).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+@pytest.fixture
+def held() -> Iterator[schema_registry.Registry]:
+    """A registry with a few schemas, for those who log in."""
+    held = schema_registry.Registry("svc", "secret")
+    held.register("user/value", json.dumps(USER))
+    both = {"type": "record", "name": "Both", "fields": [{"name": "user", "type": "User"}]}
+    held.register("both", json.dumps(both), "AVRO", [{"name": "User", "subject": "user/value", "version": 1}])
+    held.register("text", '{"type": "object"}', "JSON")
+    with schema_registry.serving(held):
+        yield held
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def url(held: schema_registry.Registry) -> str:
     """A registry's address."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    return held.url
 
 
-def registry(url: str, monkeypatch: pytest.MonkeyPatch, given: str = "secret") -> AvroSchema:
+def registry(url: str, monkeypatch: pytest.MonkeyPatch, given: str = "secret") -> ValueReader:
     """Take the schema as a contract names it."""
     monkeypatch.setenv("REGISTRY_PASSWORD", given)
     security = {"sasl.username": "svc", "sasl.password": "env:REGISTRY_PASSWORD"}
     topic = {"cluster": "main", "name": "t", "format": "avro", "schema": {"registry": "r"}}
     settings = Settings.model_validate({"connections": {"r": {"registry": url, "security": security}}})
-    found = avro_schema(Topic.model_validate(topic), Path(), settings)
+    found = value_reader(Topic.model_validate(topic), Path(), settings)
     assert found is not None
     return found
 
 
 def test_values_keep_every_digit() -> None:
     """Long integers, decimals, instants and bytes lose nothing on the way into JSON."""
-    text = AvroSchema(schema=json.dumps(USER)).read(written())
+    text = ValueReader("avro", schema=json.dumps(USER)).read(written())
     assert text is not None
     assert json.loads(text) == TOLD
 
 
 def test_a_frame_does_not_matter_to_a_schema_from_a_file() -> None:
     """The same schema reads values with and without the frame of a registry."""
-    schema = AvroSchema(schema=json.dumps(USER))
+    schema = ValueReader("avro", schema=json.dumps(USER))
     assert schema.read(written()) == schema.read(framed(written()))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", written()[:-1], written() + b"x", b"\xff" * 40])
 def test_what_is_not_read_to_its_last_byte_cannot_be_read(data: bytes) -> None:
     """Bytes that are missing or left over mean another schema."""
-    assert AvroSchema(schema=json.dumps(USER)).read(data) is None
+    assert ValueReader("avro", schema=json.dumps(USER)).read(data) is None
 
 
-def test_a_registry_gives_the_schema_that_a_value_names(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_gives_the_schema_that_a_value_names(
+    held: schema_registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Schemas are asked for once, with those that they refer to; unknown ones make a value unreadable."""
-    schema = registry(url, monkeypatch)
+    schema = registry(held.url, monkeypatch)
     text = schema.read(framed(written()))
     assert text is not None
-    assert json.loads(text) == TOLD
-    both = schema.read(framed(written(), 8))
+    assert json.loads(text) == {"__type": "User", **TOLD}
+    both = schema.read(framed(written(), 2))
     assert both is not None
-    assert json.loads(both) == {"user": TOLD}
-    Answers.asked.clear()
+    assert json.loads(both) == {"__type": "Both", "user": TOLD}
+    held.asked.clear()
     assert schema.read(framed(written())) == text
-    assert [] == Answers.asked
-    assert [None, None, None] == [schema.read(each) for each in (framed(written(), 99), framed(b"", 9), written())]
+    assert [] == held.asked
+    assert [None, None, None] == [schema.read(each) for each in (framed(written(), 99), framed(b"", 3), written())]
 
 
 def test_a_registry_that_does_not_answer_is_no_unreadable_value(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,11 +174,11 @@ def test_a_file_that_is_no_schema_is_told(tmp_path: Path) -> None:
     topic = {"cluster": "main", "name": "t", "format": "avro", "schema": {"file": "user.avsc"}}
     contract = Topic.model_validate(topic)
     with pytest.raises(InvalidFileError, match="cannot be read"):
-        avro_schema(contract, tmp_path, Settings())
+        value_reader(contract, tmp_path, Settings())
     for text in ("{", '{"type": "recrd"}', '{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}'):
         (tmp_path / "user.avsc").write_text(text)
         with pytest.raises(InvalidFileError, match=r"user\.avsc: is no Avro schema"):
-            avro_schema(contract, tmp_path, Settings())
+            value_reader(contract, tmp_path, Settings())
 
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
@@ -221,7 +201,7 @@ def number(value: int) -> bytes:
 
 def test_a_value_that_is_nested_without_end_cannot_be_read() -> None:
     """Its reader, which is compiled, would end the process; one that is as deep as data are is read."""
-    schema = AvroSchema(schema=json.dumps(NODE))
+    schema = ValueReader("avro", schema=json.dumps(NODE))
     assert schema.read(nodes(100)) is not None
     assert [None, None] == [schema.read(nodes(depth)) for depth in (5_000, 1_000_000)]
 
@@ -231,7 +211,7 @@ def test_a_value_that_is_nested_without_end_cannot_be_read() -> None:
 )
 def test_five_bytes_do_not_become_millions_of_items(items: Any) -> None:
     """Items that take no room can be as many as a number says."""
-    schema = AvroSchema(schema=json.dumps({"type": "array", "items": items}))
+    schema = ValueReader("avro", schema=json.dumps({"type": "array", "items": items}))
     assert 3 == len(json.loads(schema.read(number(3) + b"\x00") or ""))
     assert schema.read(number(2_500_000) + b"\x00") is None
 
@@ -255,7 +235,7 @@ def test_all_kinds_of_values_are_walked_over_alike() -> None:
     }
     schema = {"type": "record", "name": "Whole", "fields": [{"name": n, "type": t} for n, (t, _) in kinds.items()]}
     row = {name: value for name, (_, value) in kinds.items()}
-    read = AvroSchema(schema=json.dumps(schema)).read(written(schema, {**row, "other": row}))
+    read = ValueReader("avro", schema=json.dumps(schema)).read(written(schema, {**row, "other": row}))
     assert read is not None
     assert {**json.loads(read)["other"], "other": None} == json.loads(read)["other"]
     assert [-7, "Zoë", "B", {"a": 1, "b": 300}, ["x", None]] == [

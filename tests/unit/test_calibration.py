@@ -28,7 +28,7 @@ def test_every_difference_is_found_and_none_is_invented(calibration: Calibration
 
 def test_what_is_certain_is_right(calibration: Calibration) -> None:
     """Of three faults one may hide another; so much is held where they come together."""
-    assert calibration.share(calibration.right, Confidence.CERTAIN) >= 0.995
+    assert calibration.share(calibration.right, Confidence.CERTAIN) >= 0.999
 
 
 def test_what_is_probable_is_right_nine_times_of_ten(calibration: Calibration) -> None:
@@ -58,6 +58,18 @@ def test_two_faults_of_which_each_would_do_are_both_culprits() -> None:
     """Without one of them alone the difference is the same."""
     faults = Fault("edit", 2, fields={"name": "Zoe"}), Fault("edit", 2, fields={"name": "Zoe"})
     assert faults == History(World(), THREE, faults).culprits
+
+
+def test_two_faults_of_which_each_would_do_are_culprits_beside_a_third() -> None:
+    """No row is there as the event waits, and as somebody would have deleted it; the rest is pending."""
+    faults = Fault("behind", 1), Fault("dead_letter", 0), Fault("edit", 0)
+    assert set(faults) == set(History(World(), THREE, faults).culprits)
+
+
+def test_what_was_overwritten_is_no_culprit_beside_a_third() -> None:
+    """The loss is covered by what came later, and neither the edit nor what is pending needs it."""
+    faults = Fault("behind", 2), Fault("skip", 0), Fault("edit", 1, fields={"name": "by hand"})
+    assert Fault("skip", 0).kind not in {fault.kind for fault in History(World(), THREE, faults).culprits}
 
 
 def test_what_the_simulation_lost_is_told_as_lost() -> None:

@@ -14,6 +14,7 @@ from reconcile.domain.canonical import (
     Layout,
     agreed,
     agreed_layout,
+    can_hold,
     canonical_type,
     cast,
     json_text,
@@ -22,7 +23,7 @@ from reconcile.domain.canonical import (
 )
 from reconcile.errors import RefusedError
 from reconcile.gather.stores.contract_sql import for_jdbc, require_whole
-from reconcile.gather.stores.digest import MAX_BUCKETS, Mode, Reading, Server, Side, bucket_count, choose, digest
+from reconcile.gather.stores.digest import MAX_BUCKETS, DigestReading, Mode, Server, Side, bucket_count, choose, digest
 
 SERVER = Server(version=180004, encoding="UTF8", probe=42)
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -86,6 +87,21 @@ def test_every_type_has_a_canonical_one(postgres_type: str, expected: str) -> No
 def test_the_consumers_type_decides_and_never_rounds(consumer: str, source: str, expected: str) -> None:
     """An integer is compared with what is none as numeric."""
     assert expected == str(agreed(consumer, source))
+
+
+@pytest.mark.parametrize(
+    ("consumer", "source", "expected"),
+    [
+        ("real", "real", True),
+        ("double precision", "float4", True),
+        ("real", "double precision", True),
+        ("double precision", "double precision", False),
+        ("numeric", "real", False),
+    ],
+)
+def test_floats_of_which_one_side_is_a_real_are_compared_as_that(consumer: str, source: str, expected: bool) -> None:
+    """An event says 0.1, and a real holds 0.10000000149011612 of it."""
+    assert expected == agreed(consumer, source).single
 
 
 def test_ids_are_compared_as_text_unless_both_are_of_one_type() -> None:
@@ -277,7 +293,7 @@ def test_a_question_mark_is_an_operator_and_no_parameter(text: str, expected: st
 def test_there_is_no_digest_in_the_mode_full() -> None:
     """Every row is compared there."""
     types: Layout[str] = Layout(("uuid",), None, ("text",))
-    reading = Reading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
+    reading = DigestReading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
     with pytest.raises(ValueError, match="no digest"):
         digest(reading)
 
@@ -303,3 +319,35 @@ def test_sides_of_other_shapes_agree_on_nothing() -> None:
     """A side with an id of two columns is not compared with one of a single column."""
     with pytest.raises(ValueError, match="same number of columns"):
         agreed_layout(Layout(("text", "text"), None, ()), Layout(("text",), None, ()))
+
+
+@pytest.mark.parametrize(
+    ("postgres_type", "holds", "does_not_hold"),
+    [
+        ("character varying(3)", "abc  ", "abcd"),
+        ("varchar(3)", "zoë", "zoë!"),
+        ("character(2)", "ab", "abc"),
+        ("numeric(5,2)", "-999.99", "1000"),
+        ("numeric(5,2)", "0", "1E+30"),
+        ("smallint", "32767", "32768"),
+        ("integer", "-2147483648", "-2147483649"),
+        ("bigint", "9223372036854775807", "9223372036854775808"),
+    ],
+)
+def test_a_column_holds_what_its_length_or_range_permits(postgres_type: str, holds: str, does_not_hold: str) -> None:
+    """What is longer or larger is refused by the store."""
+    assert [True, False] == [can_hold(postgres_type, text) for text in (holds, does_not_hold)]
+
+
+@pytest.mark.parametrize(
+    "postgres_type", ["", "text", "character varying", "numeric", "timestamp(3) without time zone"]
+)
+def test_a_column_without_a_length_holds_all(postgres_type: str) -> None:
+    """Nothing is known against it."""
+    assert can_hold(postgres_type, "9" * 9999)
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "n/a"])
+def test_what_is_no_number_is_not_too_large(text: str) -> None:
+    """Another check tells whether it can be cast."""
+    assert can_hold("numeric(5,2)", text)

@@ -115,6 +115,8 @@ ONE_OF_EACH = {
     Ground.DELETED_IN_LOG: case(LOGIN, AT_3, None, [*FOUR[:3], GONE]),
     Ground.EARLIER_STATE: case(UNVERSIONED, WAS_1, WAS_2, PLAIN[:2]),
     Ground.SAME_VERSION: case(LOGIN, AT_2, row(person("x"), 2), [V1, replace(V2, fields=person("x"))]),
+    Ground.PLACEHOLDER: case(replace(UNVERSIONED, untold=("?",)), WAS_1, row({**V1.fields, "phone": "?"}),
+                             [replace(PLAIN[0], fields={"name": "a", "email": "zoe@x"}, untold=("phone",))]),
     Ground.SAME_VERSION_FOLD: case(BILLING, OWED, row({"balance": "139", "tariff": "plus"}),
                                    [*SUMS[:2], event(3, {"balance": "39"})]),
     Ground.ALL_GONE: case(LOGIN, AT_2, AT_1, begin=9),

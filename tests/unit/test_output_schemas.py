@@ -35,7 +35,7 @@ def test_the_committed_schemas_are_current(tmp_path: Path) -> None:
 def test_the_docs_list_every_schema() -> None:
     """docs/json.md has a line for each command, in the order of the code."""
     page = committed("docs", "json.md").read_text("utf-8")
-    assert list(OUTPUTS) == re.findall(r"^\| `reconcile ([a-z ]+) --json` \| \[schema\]\(schemas/[a-z-]+", page, re.M)
+    assert list(OUTPUTS) == re.findall(r"^\| `reconcile ([a-z -]+) --json` \| \[schema\]\(schemas/[a-z-]+", page, re.M)
 
 
 @pytest.mark.parametrize("command", OUTPUTS)

@@ -120,7 +120,7 @@ def planned(of: Contract, now: LinkFacts, *findings: Finding) -> LinkPlan:
 def records(of: Contract, now: LinkFacts, plan: LinkPlan) -> list[Correction]:
     """Write the records of a plan's first item."""
     writer = CorrectionWriter(of, now.topic.form, "run-1", SINCE)
-    logged = planning.with_key(ID, now.topic.aggregates[ID], of.topic.key.type)
+    logged = planning.with_key(ID, now.topic.aggregates[ID], now.topic.form.keys)
     return writer.of(plan.items[0], logged, next(iter(now.rows[ID]), None))
 
 
@@ -269,21 +269,30 @@ def test_a_difference_is_not_written_where_another_group_would_add_it_too(
     assert all("audit, and each group adds the difference" in each for each in plan.refused)
 
 
-def test_a_value_that_does_not_fit_refuses_the_plan() -> None:
+def test_a_row_that_does_not_fit_is_left_out_and_no_other_one() -> None:
     """The path is named, and the value is not."""
-    of = contract()
-    row = SourceRow(ID, 5, gone=False, values={**VALUES, "phones": "none of your business"})
-    (reason,) = planned(of, world(of, rows=(row,))).refused
-    assert "topic.value gives a string at $.phones, where the topic's records have an array" == reason
+    of, other = contract(), "0b5b7a4e-0000-11d3-9a0c-0305e82c3301"
+    bad = SourceRow(ID, 5, gone=False, values={**VALUES, "phones": "none of your business"})
+    good = SourceRow(other, 5, gone=False, values={**VALUES, "id": other})
+    now = world(of, rows=(bad,))
+    now = replace(now, rows={ID: (bad,), other: (good,)})
+    plan = planned(of, now, finding(), replace(finding(), aggregate_id=other))
+    assert ([(Action.RESTATE, other), (Action.ADVICE, ID)], ()) == (
+        [(each.action, each.aggregate_id) for each in plan.items],
+        plan.refused,
+    )
+    reason = "topic.value gives a string at $.phones, where the topic's records have an array"
+    assert f"it cannot be written: {reason}" == plan.items[1].reason
 
 
-def test_fields_that_a_correction_would_leave_out_are_told() -> None:
-    """Other readers would see them gone."""
+def test_fields_that_a_correction_would_leave_out_refuse_the_plan() -> None:
+    """Other readers would take them for gone."""
     of = contract()
     less = {name: text for name, text in (of.topic.value or {}).items() if name not in ("emails", "phones")}
     of = contract(topic={"value": less})
     row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less})
-    assert any("leaves out emails, phones" in warning for warning in planned(of, world(of, rows=(row,))).warnings)
+    (reason,) = planned(of, world(of, rows=(row,))).refused
+    assert "topic.value leaves out $.emails, $.phones, which all records carry" in reason
 
 
 def test_a_topic_of_its_own_has_partitions_of_its_own() -> None:
@@ -346,6 +355,40 @@ def test_a_deletion_that_the_consumer_would_ignore_is_an_advice(guard: str, done
     assert done is planned(of, world(of, rows=()), orphan).items[0].action
 
 
+def in_headers(*, tombstones: bool, **changes: Any) -> tuple[Contract, LinkFacts]:
+    """Give a topic with versions in headers, of its tombstones too or not, and an aggregate that it has deleted."""
+    of = contract(topic={"version": "header:version"}, repair={"deletes": True}, **changes)
+    events = [replace(each, headers=(*each.headers, ("version", b"5"))) for each in SAMPLES if each.value is not None]
+    own = (("event-id", b"e"), ("event-type", b"UserClosed"), *([("version", b"6")] if tombstones else []))
+    form = learned(of.topic, [*events, Sample(b"9", None, own)], None)
+    now = world(of, rows=(), logged=replace(SEEN, version=5, version_text="5"))
+    return of, replace(now, topic=replace(now.topic, form=form))
+
+
+@pytest.mark.parametrize(("tombstones", "carried"), [(True, b"5"), (False, None)])
+def test_a_tombstone_carries_a_version_where_the_topics_own_do(tombstones: bool, carried: bytes | None) -> None:
+    """A late event must not raise what it deleted, and a handler may read the header of each record."""
+    of, now = in_headers(tombstones=tombstones)
+    (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN)))
+    assert (None, carried) == (record.value, dict(record.headers).get("version"))
+
+
+def test_a_tombstone_of_what_the_log_never_had_carries_no_version() -> None:
+    """An invented one could keep the aggregate's first events out later."""
+    of, now = in_headers(tombstones=True)
+    now = replace(now, topic=replace(now.topic, aggregates={ID: LoggedAggregate(key=ID.encode())}))
+    (record,) = records(of, now, planned(of, now, finding(Difference.ORPHAN, Cause.PHANTOM)))
+    assert (None, None) == (record.value, dict(record.headers).get("version"))
+
+
+@pytest.mark.parametrize(("tombstones", "done"), [(True, Action.ADVICE), (False, Action.TOMBSTONE)])
+def test_a_tombstone_whose_version_the_consumer_would_ignore_is_an_advice(tombstones: bool, done: Action) -> None:
+    """The copy is at the version that its header would carry."""
+    of, now = in_headers(tombstones=tombstones, consumer={"guard": "newer"})
+    orphan = replace(finding(Difference.ORPHAN), consumer_version=5)
+    assert done is planned(of, now, orphan).items[0].action
+
+
 def test_a_deletion_without_a_version_that_could_be_carried_is_an_advice() -> None:
     """Neither row nor log has one."""
     of = contract(topic={"delete": "$.deleted == true"}, repair={"deletes": True})
@@ -386,16 +429,18 @@ def test_an_instant_is_not_written_as_a_number(place: str, numbered: bool, logge
     row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less}, numbered=numbered)
     now = world(of, rows=(row,))
     now = replace(now, topic=replace(now.topic, form=learned(of.topic, samples, None)))
-    (reason,) = planned(of, now).refused
+    *_, reason = planned(of, now).refused
     assert f"the versions at {place} are no plain numbers" in reason
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
 def test_what_json_cannot_hold_is_told(value: object) -> None:
-    """A number or a text that has no way into the topic refuses the plan, and ends nothing."""
+    """A row with a number or a text that has no way into the topic is left out, and ends nothing."""
     of = contract()
     row = SourceRow(ID, 5, gone=False, values={**VALUES, "first_name": value})
-    assert 1 == len(planned(of, world(of, rows=(row,))).refused)
+    plan = planned(of, world(of, rows=(row,)))
+    assert ([Action.ADVICE], ()) == ([each.action for each in plan.items], plan.refused)
+    assert "it cannot be written: topic.value gives a" in plan.items[0].reason
 
 
 def test_a_place_below_what_is_no_object_is_told() -> None:
@@ -403,7 +448,8 @@ def test_a_place_below_what_is_no_object_is_told() -> None:
     less = {name: text for name, text in (contract().topic.value or {}).items() if name != "version"}
     of = contract(topic={"version": "$.first_name.version", "value": less})
     row = SourceRow(ID, 5, gone=False, values={name: VALUES[name] for name in less})
-    assert 1 == len(planned(of, world(of, rows=(row,))).refused)
+    *_, reason = planned(of, world(of, rows=(row,))).refused
+    assert "$.first_name.version has no place" in reason
 
 
 def test_a_deletion_that_only_a_person_understands_is_an_advice() -> None:
@@ -412,13 +458,28 @@ def test_a_deletion_that_only_a_person_understands_is_an_advice() -> None:
     assert Action.ADVICE == planned(of, world(of, rows=()), finding(Difference.ORPHAN)).items[0].action
 
 
-def test_an_id_without_a_key_that_is_known_is_an_advice() -> None:
-    """The topic's keys are not written as ids are, and no record of the aggregate shows its own."""
+@pytest.mark.parametrize(("seen", "said"), [
+    ([b'{"id": 1}', b"2"], "the topic's keys have several forms"),
+    ([b'{"id": 1}'], "its id cannot be written as the topic's keys are"),
+])  # fmt: skip
+def test_an_id_without_a_key_that_is_known_is_an_advice(seen: list[bytes], said: str) -> None:
+    """No record of the aggregate shows its own key, and the others do not tell it."""
     of = contract(topic={"key": {"type": "json"}})
     now = world(of)
-    form = learned(of.topic, [Sample(b'{"id": 1}', json.dumps(BODY).encode())], None)
+    form = learned(of.topic, [Sample(each, json.dumps(BODY).encode()) for each in seen], None)
     now = replace(now, topic=replace(now.topic, form=form, aggregates={}))
-    assert "how its key is written" in planned(of, now).items[0].reason
+    (item,) = planned(of, now).items
+    assert (Action.ADVICE, True) == (item.action, said in item.reason)
+
+
+def test_an_id_that_the_log_never_had_gets_a_key_like_all_others() -> None:
+    """Connect's struct keys name their columns."""
+    of = contract(topic={"key": {"type": "json"}})
+    now = world(of)
+    form = learned(of.topic, [Sample(b'{"id":"x"}', json.dumps(BODY).encode())], None)
+    now = replace(now, topic=replace(now.topic, form=form, aggregates={}))
+    (item,) = planned(of, now).items
+    assert (Action.RESTATE, key_digest(f'{{"id":"{ID}"}}'.encode())) == (item.action, item.key)
 
 
 def test_a_patch_carries_no_sum() -> None:

@@ -98,6 +98,16 @@ def writer() -> CorrectionWriter:
     return CorrectionWriter(contract, TopicForm(Codec("json"), usual_type="Renamed"), "run-1", {0: 0})
 
 
+def test_the_row_that_exists_is_written_and_not_one_that_was_deleted() -> None:
+    """A business key may have both: the one that counts as deleted may even come first."""
+    deleted = replace(ROW, gone=True, values={"email": "old@x"})
+    logged = LoggedAggregate(key=b"u-1")
+    item = ITEM.model_copy(update={"correction_id": str(UUID(int=1)), "key": key_digest(b"u-1")})
+    (found,) = guarded([item], SourceNow({"u-1": [deleted, ROW]}), {"u-1": logged}, writer()).corrections
+    assert found.value is not None
+    assert "a@x" == json.loads(found.value)["email"]
+
+
 @pytest.mark.parametrize(("key", "dropped"), [(b"u-1", False), (b'"u-1"', True), (None, True)])
 def test_a_key_that_is_not_the_planned_one_is_not_written(key: bytes | None, dropped: bool) -> None:
     """The log may have lost the records that showed it since the plan was made."""

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Literal
 
+import click
 import pytest
 
+from reconcile.cli.stash import drain
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import (
     Confidence,
@@ -23,10 +25,10 @@ from reconcile.domain.finding import (
 )
 from reconcile.domain.outbox import WaitingEvents
 from reconcile.domain.plan import repair_order
-from reconcile.domain.plan_rules import TABLE, Action, AggregateFacts, Terms, by_finding, treat
+from reconcile.domain.plan_rules import TABLE, Action, AggregateFacts, PlanTerms, by_finding, treat
 from reconcile.files import committed
 
-TERMS = Terms(deletes=True, carried=frozenset({"email", "phone"}))
+TERMS = PlanTerms(deletes=True, carried=frozenset({"email", "phone"}))
 HERE = AggregateFacts(version=5, log_version=5)
 UNPUBLISHED = AggregateFacts(version=5, log_version=4)
 GONE = AggregateFacts(rows=0, version=None, log_version=5)
@@ -58,7 +60,7 @@ def facts(difference: Difference, cause: Cause = Cause.SKIPPED) -> AggregateFact
     return UNPUBLISHED if cause is Cause.NEVER_PUBLISHED else HERE
 
 
-def action(of: Finding, terms: Terms = TERMS, now: AggregateFacts = HERE) -> Action:
+def action(of: Finding, terms: PlanTerms = TERMS, now: AggregateFacts = HERE) -> Action:
     """Give what is done."""
     return treat(of, terms, now).action
 
@@ -86,11 +88,11 @@ def test_a_record_is_only_written_where_it_can_mend(cause: Cause, difference: Di
         (TERMS, None, Status.IN_FLIGHT),
         (TERMS, None, Status.TOLERATED),
         (TERMS, replace(HERE, lagging=(3,)), Status.CONFIRMED),
-        (TERMS, replace(HERE, key_known=False), Status.CONFIRMED),
+        (TERMS, replace(HERE, keyless="no key"), Status.CONFIRMED),
     ],
 )
 def test_nothing_is_written_against_a_veto(
-    cause: Cause, difference: Difference, terms: Terms, now: AggregateFacts | None, status: Status
+    cause: Cause, difference: Difference, terms: PlanTerms, now: AggregateFacts | None, status: Status
 ) -> None:
     """No cause and no difference passes a cause that is not permitted, an unconfirmed finding, unread records."""
     done = treat(finding(cause, difference, status=status), terms, now or facts(difference, cause))
@@ -328,6 +330,30 @@ def test_what_may_still_be_applied_comes_first(
     assert TABLE[as_if or cause][difference] == treat(of, TERMS, facts(difference, cause))
     over = replace(of, evidence=(replace(lying, unresolved=False),))
     assert TABLE[cause][difference] == treat(over, TERMS, facts(difference, cause))
+
+
+@pytest.mark.parametrize(("topic", "command"), [
+    ("reconcile.stash", ": reconcile stash drain CONTRACT --consumer login --handler MODULE:FUNCTION --id ID"),
+    ("user-account.login.stash", ""),
+])  # fmt: skip
+@pytest.mark.parametrize("cause", [Cause.STASHED, Cause.SKIPPED])
+def test_what_the_library_has_stashed_is_released_by_a_command(cause: Cause, topic: str, command: str) -> None:
+    """The library's stash alone: of another one only its team knows how."""
+    lying = Evidence("stash", "is stashed here", topic, unresolved=True)
+    of = finding(cause, evidence=(lying,))
+    assert (
+        "release the stash first: what lies there would overwrite a correction" + command
+        == by_finding(of, TERMS).reason
+    )
+
+
+def test_the_command_that_is_advised_is_one() -> None:
+    """It names each option that is needed, and no other than the command has."""
+    lying = Evidence("stash", "is stashed here", "reconcile.stash", unresolved=True)
+    advised = set(re.findall(r"--[a-z]+", by_finding(finding(Cause.STASHED, evidence=(lying,)), TERMS).reason))
+    options = [each for each in drain.params if isinstance(each, click.Option)]
+    assert advised <= {name for each in options for name in each.opts}
+    assert {each.opts[0] for each in options if each.required} <= advised
 
 
 @pytest.mark.parametrize("guard", ["newer", "newer-or-equal"])

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.contract.model import Topic
-from reconcile.gather.log.avro import AvroSchema
+from reconcile.gather.log.value_reader import ValueReader
+from reconcile.repair.avro_values import fitted as avro_fitted
 from reconcile.repair.json_values import MisfitError, dumps, fitted, loads, types
 from reconcile.repair.topic_form import Sample, learned
-from reconcile.repair.value_codec import Codec, avro_fitted
+from reconcile.repair.value_codec import Codec
 
 SCHEMA = {
     "type": "record",
@@ -37,7 +38,7 @@ ROW = {
     "at": "2026-01-02T03:04:05.000006+00:00",
     "tags": ["a"],
 }
-AVRO = AvroSchema(schema=json.dumps(SCHEMA))
+AVRO = ValueReader("avro", schema=json.dumps(SCHEMA))
 ENVELOPE: dict[str, Any] = {
     "before": {"id": 1},
     "after": {"id": 1, "email": "a@x"},
@@ -216,10 +217,23 @@ def test_what_all_records_say_is_taken_over() -> None:
     assert ((("content-type", b"json"),), "Renamed", "Closed") == (form.headers, form.usual_type, form.deleting_type)
 
 
+def test_headers_of_connectors_are_not_taken_over() -> None:
+    """They name the task and the place of another record; Spring's names of types are the publisher's own."""
+    there = {"__debezium.context.task": b"0", "__connect.errors.topic": b"t", "__op": b"u", "__TypeId__": b"User"}
+    samples = [Sample(str(n).encode(), b'{"id": 1}', tuple(there.items())) for n in range(6)]
+    assert (("__TypeId__", b"User"),) == learned(TOPIC, samples, None).headers
+
+
 def test_keys_that_their_ids_do_not_give_back_are_noticed() -> None:
-    """A producer that writes its JSON keys with spaces: an aggregate without a record has no known key."""
+    """Producers that write their JSON keys differently: an aggregate without a record has no known key."""
     topic = Topic.model_validate({"cluster": "main", "name": "t", "key": {"type": "json"}})
-    assert not learned(topic, [Sample(b'{"id": 1}', b"{}")], None).rebuilds_keys
+    assert learned(topic, [Sample(b'{"id": 1}', b"{}"), Sample(b'{"id":2}', b"{}")], None).keys is None
+
+
+def test_the_newest_state_is_what_values_look_like() -> None:
+    """By its time: the last one that was read may be of a partition that is quiet since long."""
+    samples = [Sample(b"1", b'{"id": 1, "new": 1}', at=2), Sample(b"2", b'{"id": 2}', at=1)]
+    assert b'{"id": 1, "new": 1}' == learned(TOPIC, samples, None).codec.like
 
 
 def _bare(row: dict[str, Any]) -> bytes:

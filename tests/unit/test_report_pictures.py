@@ -93,6 +93,17 @@ def test_a_long_story_shows_its_newest_moments() -> None:
     assert "@39" in shown
 
 
+def test_an_event_that_the_ledger_notes_as_not_applied() -> None:
+    """The copy has not taken it, and the words of the ledger say why."""
+    entry = {**case("u1")["ledger"][0], "unapplied": "discarded", "because": "he left us"}
+    shown = told(ledger=[entry], parked=[])
+    (moment,) = (each for each in shown.moments if each.lane == "ledger")
+    assert "noted as discarded from the stash by a person, because: he left us" == moment.what
+    picture = lanes_picture(shown, drifts=True)
+    assert "left out @15" in texts(picture)
+    assert "took @15" not in texts(picture)
+
+
 def test_a_story_without_a_moment_is_drawn() -> None:
     """A phantom has no events."""
     picture = lanes_picture(told(events=None, parked=None, ledger=None, source=None, events_total=0), drifts=True)

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from reconcile.config.yamlfile import UNKNOWN_TAG
 from reconcile.errors import InvalidFileError, SecretError
-from reconcile.settings.connections import ClusterConnection, Folder, JdbcUrl, Registry, SqliteFile, Store
+from reconcile.settings.connections import ClusterConnection, Folder, JdbcUrl, Lake, Registry, SqliteFile, Store
 from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
 from reconcile.settings.urls import PostgresUrl
 
@@ -52,7 +52,8 @@ def test_the_documented_example_is_valid(tmp_path: Path) -> None:
         "login-db": Store,
         "crm": Store,
         "main": ClusterConnection,
-        "lake": Folder,
+        "files": Folder,
+        "lake": Lake,
         "schemas": Registry,
     }
     assert kinds == expected
@@ -107,7 +108,7 @@ def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
 def test_a_store_gives_its_address(tmp_path: Path) -> None:
     """The URL is read when it is asked for."""
     address = store(tmp_path, "env:URL").resolve({"URL": "postgresql://u:p@h/d"})
-    assert not isinstance(address, JdbcUrl)
+    assert isinstance(address, PostgresUrl)
     assert address.host == "h"
 
 
@@ -119,7 +120,7 @@ def test_a_jdbc_url_is_passed_on(tmp_path: Path) -> None:
 def test_a_url_behind_a_reference_is_checked_without_being_shown(tmp_path: Path) -> None:
     """The message names the reference."""
     with pytest.raises(SecretError) as caught:
-        store(tmp_path, "env:URL").resolve({"URL": f"mysql://u:{SECRET}@h/d"})
+        store(tmp_path, "env:URL").resolve({"URL": f"oracle://u:{SECRET}@h/d"})
     assert str(caught.value) == "env:URL: a URL begins with postgresql://"
 
 
@@ -186,7 +187,7 @@ def test_an_empty_override_is_an_error(tmp_path: Path, value: str) -> None:
 
 def test_a_malformed_override_names_the_variable(tmp_path: Path) -> None:
     """Who reads the message knows where the address was given."""
-    connection = store(tmp_path, "postgresql://a/d", RECONCILE_CONN_DB=f"mysql://u:{SECRET}@h/d")
+    connection = store(tmp_path, "postgresql://a/d", RECONCILE_CONN_DB=f"oracle://u:{SECRET}@h/d")
     with pytest.raises(SecretError, match="<given in RECONCILE_CONN_DB>: a URL begins with") as caught:
         connection.resolve()
     assert SECRET not in str(caught.value)
@@ -225,22 +226,28 @@ REFERENCES = "env:NAME, file:path or airflow:conn_id"
         ),
         (
             "connections: {db: {ulr: x}}",
-            ['connections.db: needs one of `url`, `bootstrap`, `path` or `registry`; did you mean "url"?'],
+            ['connections.db: needs one of `url`, `bootstrap`, `path`, `warehouse` or `registry`; did you mean "url"?'],
         ),
         (
             "connections: {db: {url: 'postgresql://h/d', bootstrap: 'a:1'}}",
             [
                 "connections.db: is of several kinds at once (url, bootstrap):"
-                " give one of `url`, `bootstrap`, `path` or `registry`"
+                " give one of `url`, `bootstrap`, `path`, `warehouse` or `registry`"
             ],
         ),
         (
             f"connections: {{db: {SECRET}}}",
-            ["connections.db: expected keys and values, one of the keys `url`, `bootstrap`, `path` or `registry`"],
+            [
+                "connections.db: expected keys and values,"
+                " one of the keys `url`, `bootstrap`, `path`, `warehouse` or `registry`"
+            ],
         ),
         (
             f"connections: {{db: {{url: {SECRET}}}}}",
-            [f"connections.db.url: is neither postgresql://... nor jdbc:...; nor is it a reference: {REFERENCES}"],
+            [
+                "connections.db.url: is none of postgresql://..., mariadb://..., mysql://..., jdbc:..., redis://...,"
+                f" rediss://...; nor is it a reference: {REFERENCES}"
+            ],
         ),
         (
             f"connections: {{db: {{url: 'jdbc:oracle:thin:me/{SECRET}@h'}}}}",
@@ -271,6 +278,14 @@ REFERENCES = "env:NAME, file:path or airflow:conn_id"
             ['connections.k.security["sasl.pasword"]: unknown key "sasl.pasword"; did you mean "sasl.password"?'],
         ),
         (
+            f"connections: {{k: {{warehouse: w, format: iceberg, catalog: {{type: rest, token: {SECRET}}}}}}}",
+            [f"connections.k.catalog.token: is a secret, and must be a reference: {REFERENCES}"],
+        ),
+        (
+            "connections: {k: {warehouse: w, format: delta, catalog: {type: rest}}}",
+            ["connections.k.catalog: is for Iceberg: Delta's tables are found in the folders of the warehouse"],
+        ),
+        (
             "connections: {a-b: {path: x}, a_b: {path: y}}",
             ['connections.a_b: shares the variable RECONCILE_CONN_A_B with "a-b": rename one'],
         ),
@@ -278,7 +293,7 @@ REFERENCES = "env:NAME, file:path or airflow:conn_id"
             f"connections: {{'postgresql://u:{SECRET}@h/d': 5}}",
             [
                 'connections["postgresql://***@h/d"]: expected keys and values,'
-                " one of the keys `url`, `bootstrap`, `path` or `registry`"
+                " one of the keys `url`, `bootstrap`, `path`, `warehouse` or `registry`"
             ],
         ),
         (

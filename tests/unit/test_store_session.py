@@ -13,7 +13,7 @@ from reconcile.contract.model import Ledger
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.gather.evidence import ledger
 from reconcile.gather.stores import digest
-from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.digest import DigestReading, Mode, Side
 from reconcile.gather.stores.errors import SnapshotLostError, StoreUnreachableError, running
 from reconcile.gather.stores.session import StoreSession, storable_texts
 
@@ -66,15 +66,15 @@ def test_no_postgres_is_asked_for_what_it_cannot_hold() -> None:
     """A key or a header may hold NUL; no text of Postgres does, and the driver refuses to write it."""
     assert ["a", ""] == storable_texts(["a", "b\0", "", "\0"])
     types: Layout[str] = Layout(("text",), None, ("text",))
-    reading = Reading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
+    reading = DigestReading(Side(("id",), ("x",), table="t"), types, agreed_layout(types, types), Mode.FULL)
     assert "\\x00" not in repr(digest.rows(reading, ids=["a", "b\0"]))
-    asked = ledger._of(Ledger(table="done", event_id="event"), "text", [("b\0", "c\0", 0, 0), ("d", "e", 0, 1)])
+    asked = ledger._ways(Ledger(table="done", event_id="event"), "text", [("b\0", "c\0", 0, 0), ("d", "e", 0, 1)])
     assert "\\x00" not in repr(asked)
 
 
 def test_a_column_of_text_is_asked_for_each_spelling_of_a_uuid() -> None:
     """It is looked up as it stands there; any other id has one spelling."""
     uuid = "3F2504E0-4f89-11d3-9A0C-0305E82C3301"
-    asked = repr(ledger._of(Ledger(table="done", event_id="event"), "text", [("a", uuid, 0, 0), ("b", "E-1", 0, 1)]))
+    asked = repr(ledger._ways(Ledger(table="done", event_id="event"), "text", [("a", uuid, 0, 0), ("b", "E-1", 0, 1)]))
     assert all(each in asked for each in (uuid, uuid.lower(), uuid.upper(), "E-1"))
     assert "e-1" not in asked

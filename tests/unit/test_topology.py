@@ -10,14 +10,25 @@ from typing import Any
 import pytest
 
 from reconcile.audit.partitioner_inference import Inference
-from reconcile.audit.topology import CHECKS, Check, Facts, Severity, checked, exit_code, log_checks, setup_checks
-from reconcile.audit.topology.facts import Inversions, LogFacts, Placement, TypeFacts
+from reconcile.audit.topology import (
+    CHECKS,
+    Check,
+    Severity,
+    TopologyFacts,
+    checked,
+    exit_code,
+    library_checks,
+    log_checks,
+    setup_checks,
+)
+from reconcile.audit.topology.facts import DeletionFacts, Inversions, LogFacts, Placement, TypeFacts
 from reconcile.audit.topology.rule import counted, listed
 from reconcile.contract.model import Contract
 from reconcile.domain.partitioner import Partitioner
 from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence
 from reconcile.gather.fence.group_position import GroupPosition, PartitionExtent, PositionState
 from reconcile.gather.log.index import Growth
+from reconcile.gather.stores.library_tables import LibraryTables, Registration
 from reconcile.gather.topology_facts import ClusterFacts, ReadingGroup, topics_of
 from reconcile.kafka.client import GroupDescription, GroupMember, GroupState
 from reconcile.kafka.layout import TopicLayout, layout
@@ -29,7 +40,7 @@ OK, WARNING, FAULT = Severity.OK, Severity.WARNING, Severity.FAULT
 M, C = Partitioner.MURMUR2, Partitioner.CRC32
 RETRY, DLQ, STASH = "user.login.retry", "user.login.dlq", "user.login.stash"
 
-Checks = Callable[[Facts], Iterator[Check]]
+Checks = Callable[[TopologyFacts], Iterator[Check]]
 
 
 def consumer(name: str = "login", **more: Any) -> dict[str, Any]:
@@ -116,12 +127,12 @@ def facts(
     layouts: Mapping[str, TopicLayout | None] | None = None,
     seen: LogFacts | None = None,
     **cluster: Any,
-) -> Facts:
+) -> TopologyFacts:
     """Give the facts of a world in which all is well, but for what is named."""
     agreed = of or contract()
     of_topics = {name: kept(name) for name in topics_of(agreed)} | dict(layouts or {})
     places = tuple(PartitionExtent(number, 0, 10, 10, 10) for number in range(2))
-    return Facts(
+    return TopologyFacts(
         agreed,
         Fence(
             agreed.digest,
@@ -137,12 +148,12 @@ def facts(
     )
 
 
-def severities(check: Checks, seen: Facts) -> list[Severity]:
+def severities(check: Checks, seen: TopologyFacts) -> list[Severity]:
     """Give how bad a check finds things."""
     return [each.severity for each in check(seen)]
 
 
-def only(check: Checks, seen: Facts) -> Check:
+def only(check: Checks, seen: TopologyFacts) -> Check:
     """Give the one thing that a check says."""
     (found,) = check(seen)
     return found
@@ -227,6 +238,42 @@ def test_optional_fields_are_no_second_schema() -> None:
         TypeFacts("Renamed", 10, always=frozenset({"id"}), ever=frozenset({"id"})),
     )
     assert [OK] == severities(log_checks.schemas, facts(seen=log(types=types)))
+
+
+@pytest.mark.parametrize(("topic", "seen", "expected", "todo"), [
+    ({}, DeletionFacts(3), OK, ""),
+    ({}, DeletionFacts(), OK, ""),
+    (
+        {}, DeletionFacts(0, {"$.__deleted == 'true'": 3}, {"$.__deleted == 'true'": 3}), FAULT,
+        "add to topic.delete: $.__deleted == 'true'",
+    ),
+    (
+        {}, DeletionFacts(3, {"$.__op == 'd'": 3}), WARNING,
+        "set topic.delete_as: [$.__op == 'd', tombstone]",
+    ),
+    ({}, DeletionFacts(0, {"$.__op == 'd'": 3}), WARNING, "set topic.delete_as: $.__op == 'd'"),
+    (
+        {"delete": "$.__op == 'd'"}, DeletionFacts(3, {"$.__op == 'd'": 3}), WARNING,
+        "set topic.delete_as: [$.__op == 'd', tombstone]",
+    ),
+    (
+        {"delete": ["$.__op == 'd'", "tombstone"], "delete_as": ["$.__op == 'd'", "tombstone"]},
+        DeletionFacts(3, {"$.__op == 'd'": 3}), OK, "",
+    ),
+])  # fmt: skip
+def test_deletions_that_read_or_are_written_otherwise(
+    topic: dict[str, Any], seen: DeletionFacts, expected: Severity, todo: str
+) -> None:
+    """The log shows how the topic's deletions look, and doctor says what the contract lacks."""
+    of = contract(consumer(repair={"deletes": True}), **topic)
+    found = only(log_checks.deletions, facts(of=of, seen=log(deletions=seen)))
+    assert (expected, todo) == (found.severity, found.todo)
+
+
+def test_how_deletions_are_written_matters_where_they_are() -> None:
+    """A contract that corrects no orphans writes none."""
+    seen = log(deletions=DeletionFacts(3, {"$.__op == 'd'": 3}))
+    assert [OK] == severities(log_checks.deletions, facts(seen=seen))
 
 
 def test_times_that_no_clock_shows() -> None:
@@ -365,6 +412,13 @@ def test_retry_topics(policy: str, more: dict[str, Any], used: bool, expected: S
     assert [expected] == severities(setup_checks.retry_topics, seen)
 
 
+@pytest.mark.parametrize(("semantics", "expected"), [("state", [FAULT]), ("records", [])])
+def test_a_share_group_has_no_order(semantics: str, expected: list[Severity]) -> None:
+    """A copy of records needs none."""
+    login = consumer(failure={"policy": "block", "dialect": "share-group"}, semantics=semantics)
+    assert expected == severities(setup_checks.retry_topics, facts(of=contract(login)))
+
+
 def test_a_guard_does_not_save_patches() -> None:
     """A patch that comes late and is ignored is lost."""
     login = consumer(failure={"policy": "retry-topics", "retry": [RETRY]}, guard="newer")
@@ -406,6 +460,59 @@ def test_a_failure_topic_that_is_not_there() -> None:
     """An event that cannot be parked is lost, or stops its consumer."""
     login = consumer(failure={"policy": "stash", "stash": STASH})
     assert [FAULT] == severities(setup_checks.failure_topics, facts(of=contract(login), layouts={STASH: None}))
+
+
+def run_by_library(*others: Registration, readable: bool = True, **more: Any) -> ConsumerFence:
+    """Give the fence of a consumer that was started with the library as the contract says, but for what is named."""
+    said: dict[str, Any] = {"topic": "user", "policy": "block", "guard": "none", "ledger": True, **more}
+    return replace(
+        fence(), library=LibraryTables(readable, (Registration("login-service", **said), *others) if readable else ())
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "declared", "expected"),
+    [
+        (fence(), {}, []),
+        (run_by_library(), {}, [(OK, "")]),
+        (run_by_library(policy="ignore"), {}, [(FAULT, "policy ignore, and block in the contract")]),
+        (run_by_library(policy="ignore"), {"failure": None}, [(OK, "")]),
+        (run_by_library(), {"guard": "newer"}, [(FAULT, "guard none, and newer in the contract")]),
+        (run_by_library(topic="users"), {}, [(FAULT, "was started on users, not on user")]),
+        (run_by_library(ledger=False), {}, [(OK, "without the library's ledger")]),
+        (
+            run_by_library(),
+            {"failure": {"policy": "block", "ledger": {"table": "done", "event_id": "id"}}},
+            [(WARNING, "the contract declares done")],
+        ),
+        (run_by_library(readable=False), {}, [(WARNING, "our account may not read them")]),
+    ],
+)
+def test_the_library_runs_as_agreed(
+    seen: ConsumerFence, declared: dict[str, Any], expected: list[tuple[Severity, str]]
+) -> None:
+    """B14: what a service said when it was started is compared with the contract."""
+    found = list(library_checks.registrations(facts(seen, of=contract(consumer(**declared)))))
+    assert [severity for severity, _ in expected] == [each.severity for each in found]
+    assert [] == [each.found for each, (_, text) in zip(found, expected, strict=True) if text not in each.found]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (fence(), []),
+        (run_by_library(), [OK]),
+        (run_by_library(Registration("shadow", "user", "block", "none", True)), [OK]),
+        (run_by_library(Registration("shadow", "user", "ignore", "none", True)), [WARNING]),
+        (run_by_library(Registration("shadow", "balance", "ignore", "none", True)), [OK]),
+        (run_by_library(Registration("billing-service", "user", "ignore", "none", True)), [OK]),
+        (run_by_library(readable=False), []),
+    ],
+)
+def test_groups_that_the_contract_does_not_name(seen: ConsumerFence, expected: list[Severity]) -> None:
+    """B14: one that consumes the topic into the same store with another policy is told; another consumer's is not."""
+    agreed = contract(consumer(), consumer("billing"))
+    assert expected == severities(library_checks.other_groups, facts(seen, fence("billing"), of=agreed))
 
 
 @pytest.mark.parametrize(("group", "expected"), [("login-service", OK), ("logn-service", WARNING)])
@@ -479,6 +586,15 @@ def test_uncommitted_records(isolation: str | None, gaps: int, policy: str, expe
         seen=log(gaps=gaps),
     )
     assert [expected] == severities(setup_checks.isolation, seen)
+
+
+def test_the_isolation_of_a_sink_connector() -> None:
+    """Its worker reads uncommitted records by default; the advice says where that is set, and how to declare it."""
+    found = only(setup_checks.isolation, facts(of=contract(consumer(isolation=None, group="connect-users-sink"))))
+    assert Severity.WARNING is found.severity
+    for said in ("by default Kafka Connect's workers read uncommitted", "consumer.isolation.level=read_committed",
+                 "consumer.override.isolation.level", "isolation: read_uncommitted"):  # fmt: skip
+        assert said in (found.todo or "")
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted", None])

@@ -104,7 +104,7 @@ def test_how_a_value_was_written_is_kept(tmp_path: Path) -> None:
         ("a: .inf\n", [("a", ".inf is not a number that can be used", 1)]),
         ("a: .NaN\n", [("a", ".NaN is not a number that can be used", 1)]),
         ("a: 1e999\n", [("a", "is a number that is too large", 1)]),
-        (f"a: {'9' * 5000}\n", [("a", "is a whole number of more than 18 digits", 1)]),
+        (f"a: {'9' * 5000}\n", [("a", "is a whole number of more than 19 digits", 1)]),
         (
             "a: &a [*a]\n",
             [("", "an alias (*...) stands inside of what it names; text that begins with * needs quotes", 1)],

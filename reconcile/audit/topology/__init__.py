@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from reconcile.audit.topology import log_checks, setup_checks
-from reconcile.audit.topology.facts import Facts
+from reconcile.audit.topology import library_checks, log_checks, setup_checks
+from reconcile.audit.topology.facts import TopologyFacts
 from reconcile.audit.topology.rule import Check, Severity
 
-__all__ = ["CHECKS", "Check", "Facts", "Severity", "checked", "exit_code"]
+__all__ = ["CHECKS", "Check", "Severity", "TopologyFacts", "checked", "exit_code"]
 
-CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
+CHECKS: tuple[Callable[[TopologyFacts], Iterator[Check]], ...] = (
     log_checks.schemas,
+    log_checks.deletions,
     log_checks.partitions_of_ids,
     log_checks.partitioner,
     log_checks.keys,
@@ -19,6 +20,8 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     setup_checks.failure_policy,
     setup_checks.ignored_failures,
     setup_checks.retry_topics,
+    library_checks.registrations,
+    library_checks.other_groups,
     setup_checks.failure_topics,
     setup_checks.depended_groups,
     log_checks.versions,
@@ -38,7 +41,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
 """In the order in which they are shown."""
 
 
-def checked(facts: Facts) -> list[Check]:
+def checked(facts: TopologyFacts) -> list[Check]:
     """Make every check."""
     return [found for check in CHECKS for found in check(facts)]
 

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from itertools import combinations
 
 from reconcile.audit.partitioner_inference import Inference
-from reconcile.audit.topology.facts import MOST_TYPES, Facts, TypeFacts
+from reconcile.audit.topology.facts import MOST_TYPES, TopologyFacts, TypeFacts
 from reconcile.audit.topology.rule import Check, Rule, counted, listed
+from reconcile.contract.terms import TOMBSTONE
 from reconcile.gather.fence.group_position import GroupPosition, PositionState
 
 RECENT = timedelta(days=7)
@@ -20,6 +21,12 @@ _SCHEMA = Rule(
     "T-A1", ("A1",), "One schema for all events", "a record that breaks the schema is lost to every copy of its id"
 )
 _KEYS = Rule("T-A2-keys", ("A2",), "Keys that name an aggregate", "an event without a readable key belongs to nobody")
+_DELETIONS = Rule(
+    "T-A1-deletes",
+    ("A1",),
+    "Deletions that read as such",
+    "a deletion that is taken for a state hides orphans, and one that is written in another form is not taken for one",
+)
 _TIMES = Rule(
     "T-D5-times",
     ("D5",),
@@ -46,7 +53,7 @@ _GROWTH = Rule(
 )
 
 
-def schemas(facts: Facts) -> Iterator[Check]:
+def schemas(facts: TopologyFacts) -> Iterator[Check]:
     """Compare the fields of the types of events, and count what cannot be read."""
     types = [each for each in facts.log.types if each.name not in facts.contract.topic.ignore_types]
     bad = sum(each.unreadable + each.unversioned for each in types)
@@ -72,7 +79,29 @@ def schemas(facts: Facts) -> Iterator[Check]:
     yield _SCHEMA.ok(facts.topic, f"{counted(total, 'record')} of {kinds}, all readable")
 
 
-def keys(facts: Facts) -> Iterator[Check]:
+def deletions(facts: TopologyFacts) -> Iterator[Check]:
+    """Compare how deletions stand in the log with how the contract reads and writes them."""
+    topic, seen = facts.contract.topic, facts.log.deletions
+    told = sum(seen.events.values())
+    found = f"{counted(seen.tombstones, 'tombstone')} and {counted(told, 'deleting event')}"
+    if seen.unread:
+        forms = " and ".join(f"{number:,} by {form}" for form, number in seen.unread.items())
+        todo = f"add to topic.delete: {', '.join(seen.unread)}"
+        yield _DELETIONS.fault(facts.topic, f"of the records {forms} look like deletions, and read as states", todo)
+        return
+    written = [] if not any(each.repair.deletes for each in facts.contract.consumers) else [*topic.deletions]
+    if written and told and all(each == TOMBSTONE for each in written):
+        form = next(iter(seen.events))
+        todo = f"set topic.delete_as: [{form}, tombstone]" if seen.tombstones else f"set topic.delete_as: {form}"
+        yield _DELETIONS.warning(facts.topic, f"{found}, and corrections would be tombstones alone", todo)
+    elif written and seen.tombstones and TOMBSTONE not in written:
+        todo = f"set topic.delete_as: [{', '.join(written)}, tombstone]"
+        yield _DELETIONS.warning(facts.topic, f"{found}, and corrections would bring no tombstone", todo)
+    else:
+        yield _DELETIONS.ok(facts.topic, found)
+
+
+def keys(facts: TopologyFacts) -> Iterator[Check]:
     """Count keys that are null or unreadable."""
     log = facts.log
     bad = log.null_keys + log.unreadable_keys
@@ -85,7 +114,7 @@ def keys(facts: Facts) -> Iterator[Check]:
     yield (_KEYS.fault if bad >= MANY * log.records else _KEYS.warning)(facts.topic, found, todo)
 
 
-def times(facts: Facts) -> Iterator[Check]:
+def times(facts: TopologyFacts) -> Iterator[Check]:
     """Count records whose times lie beyond what any clock shows."""
     odd = facts.log.odd_times
     if not odd:
@@ -96,7 +125,7 @@ def times(facts: Facts) -> Iterator[Check]:
     yield _TIMES.warning(facts.topic, found, todo)
 
 
-def partitioner(facts: Facts) -> Iterator[Check]:
+def partitioner(facts: TopologyFacts) -> Iterator[Check]:
     """Check whether a partitioner explains the log, and whether it is the contract's."""
     inference = facts.log.inference
     shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(inference.shares.items(), key=_most))
@@ -120,7 +149,7 @@ def partitioner(facts: Facts) -> Iterator[Check]:
         yield _PARTITIONER.ok(facts.topic, _explained(inference))
 
 
-def partitions_of_ids(facts: Facts) -> Iterator[Check]:
+def partitions_of_ids(facts: TopologyFacts) -> Iterator[Check]:
     """Count the ids that stand in several partitions, by what put them there."""
     placement = facts.log.placement
     unknown = max(0, placement.spread - placement.grown - placement.stray)
@@ -147,7 +176,7 @@ def partitions_of_ids(facts: Facts) -> Iterator[Check]:
         yield _SPREAD.ok(facts.topic, found, "see T-D3")
 
 
-def versions(facts: Facts) -> Iterator[Check]:
+def versions(facts: TopologyFacts) -> Iterator[Check]:
     """Look for versions that go down inside a partition."""
     inversions = facts.log.inversions
     if not facts.log.records:
@@ -169,7 +198,7 @@ def versions(facts: Facts) -> Iterator[Check]:
         yield (_VERSIONS.fault if recent else _VERSIONS.warning)(facts.topic, found, todo)
 
 
-def _missing(facts: Facts) -> str:
+def _missing(facts: TopologyFacts) -> str:
     """Say of how many ids versions are missing, and what that means; nothing where none are."""
     declared = facts.contract.source.dense_versions
     dense = facts.log.dense_versions if declared is None else declared
@@ -179,7 +208,7 @@ def _missing(facts: Facts) -> str:
     return f"; of {counted(facts.log.version_gaps, 'id')} some are missing, and versions are {meaning}"
 
 
-def growth(facts: Facts) -> Iterator[Check]:
+def growth(facts: TopologyFacts) -> Iterator[Check]:
     """Check whether the topic grew, and whether what was written before has been consumed."""
     seen, log = facts.log.growth, facts.log
     counts = [each.count for each in seen]
@@ -236,7 +265,7 @@ def _most(share: tuple[str, float]) -> float:
     return -share[1]
 
 
-def _recent(at: datetime | None, facts: Facts) -> bool:
+def _recent(at: datetime | None, facts: TopologyFacts) -> bool:
     # By our clock: one record that claims to be of next year would make all others old.
     return at is None or at > facts.fence.closed_at - RECENT
 

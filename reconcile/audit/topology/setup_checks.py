@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from reconcile.audit.topology.facts import Facts
+from reconcile.audit.topology.facts import TopologyFacts
 from reconcile.audit.topology.rule import Check, Rule, Severity, counted, listed
 from reconcile.config import durations
 from reconcile.contract.model import Consumer, FailureTopic, RepairTopic
@@ -110,7 +110,7 @@ _PARKED = Rule(
 )
 
 
-def failure_policy(facts: Facts) -> Iterator[Check]:
+def failure_policy(facts: TopologyFacts) -> Iterator[Check]:
     """Look for consumers that leave their failure policy to the default."""
     for link, consumer in facts.links():
         if "failure" in consumer.model_fields_set:
@@ -120,7 +120,7 @@ def failure_policy(facts: Facts) -> Iterator[Check]:
             yield _POLICY.warning(link, f"none: {consumer.failure.policy} is taken for granted", todo)
 
 
-def ignored_failures(facts: Facts) -> Iterator[Check]:
+def ignored_failures(facts: TopologyFacts) -> Iterator[Check]:
     """Look for consumers that drop events while the contract tolerates no drift."""
     for link, consumer in facts.links():
         if consumer.failure.policy != "ignore" or "failure" not in consumer.model_fields_set:
@@ -133,9 +133,15 @@ def ignored_failures(facts: Facts) -> Iterator[Check]:
             yield _IGNORED.fault(link, "failures are ignored, and no drift is tolerated", todo)
 
 
-def retry_topics(facts: Facts) -> Iterator[Check]:
-    """Look for retry topics on copies that are updated in place."""
+def retry_topics(facts: TopologyFacts) -> Iterator[Check]:
+    """Look for retry topics, and for share groups, on copies that are updated in place."""
     for link, consumer in facts.links():
+        if consumer.failure.dialect == "share-group" and consumer.semantics == "state":
+            found = "its rows are updated in place, and a share group hands its members an id's events in no order"
+            yield _RETRY_TOPICS.fault(
+                link, found, "let a consumer group read it, in which an id's events keep their order"
+            )
+            continue
         topics = [each.topic for each in consumer.failure.retry]
         if not topics:
             continue
@@ -159,7 +165,7 @@ def retry_topics(facts: Facts) -> Iterator[Check]:
             yield _RETRY_TOPICS.warning(link, found, todo)
 
 
-def failure_topics(facts: Facts) -> Iterator[Check]:
+def failure_topics(facts: TopologyFacts) -> Iterator[Check]:
     """Look for failure topics that several groups read, or that the cluster does not have."""
     owners: dict[str, list[str]] = {}
     for link, consumer in facts.links():
@@ -198,14 +204,14 @@ def failure_topics(facts: Facts) -> Iterator[Check]:
             yield _FAILURE_TOPICS.ok(link, listed(list(named)))
 
 
-def depended_groups(facts: Facts) -> Iterator[Check]:
+def depended_groups(facts: TopologyFacts) -> Iterator[Check]:
     """Look for groups in `depends_on` that nobody knows."""
     ours = {each.group for each in facts.contract.consumers}
     for link, consumer in facts.links():
         if not consumer.depends_on or facts.cluster.known_groups is None:
             continue
         known = ours | facts.cluster.known_groups
-        unknown = [group for group in consumer.depends_on if group not in known]
+        unknown = [group for group in facts.contract.groups_before(consumer) if group not in known]
         if unknown:
             seen = "" if facts.cluster.sees_all_groups else ", as far as we may see,"
             found = f"neither the contract nor the cluster{seen} knows {listed(unknown)}"
@@ -214,7 +220,7 @@ def depended_groups(facts: Facts) -> Iterator[Check]:
             yield _DEPENDED.ok(link, listed(list(consumer.depends_on)))
 
 
-def replication(facts: Facts) -> Iterator[Check]:
+def replication(facts: TopologyFacts) -> Iterator[Check]:
     """Compare replicas with what acknowledgements ask for, in all of the contract's topics."""
     layouts = [each for each in facts.cluster.topics.values() if each is not None]
     if not layouts:
@@ -237,17 +243,25 @@ def replication(facts: Facts) -> Iterator[Check]:
     yield (_REPLICATION.fault if worst is Severity.FAULT else _REPLICATION.warning)(name, text, todo)
 
 
-def isolation(facts: Facts) -> Iterator[Check]:
+_CLIENTS = (
+    "write `isolation: read_committed` or `read_uncommitted`, as the group's clients are set: Java's, Spring's and"
+    " Connect's read uncommitted records unless told otherwise, librdkafka's committed ones"
+)
+_CONNECT = (
+    "it is a sink connector's group: by default Kafka Connect's workers read uncommitted records, so write `isolation:"
+    " read_uncommitted`; write `isolation: read_committed` if the worker's configuration has"
+    " consumer.isolation.level=read_committed, or the connector's consumer.override.isolation.level=read_committed,"
+    " which the worker's connector.client.config.override.policy has to allow"
+)
+
+
+def isolation(facts: TopologyFacts) -> Iterator[Check]:
     """Look for groups that read transactions which may yet be aborted."""
     compacted = facts.layout is not None and facts.layout.compacted
     for link, consumer in facts.links():
         if consumer.isolation is None:
             found = "the contract does not say how the group reads, so the copy gets no corrections"
-            todo = "write `isolation: read_committed` or `read_uncommitted`, as the group's clients are set: Java's,"
-            todo += (
-                " Spring's and Connect's read uncommitted records unless told otherwise, librdkafka's committed ones"
-            )
-            yield _ISOLATION.warning(link, found, todo)
+            yield _ISOLATION.warning(link, found, _CONNECT if consumer.group.startswith("connect-") else _CLIENTS)
         elif consumer.isolation == "read_committed":
             yield _ISOLATION.ok(link, "the contract says that it reads committed records")
         elif facts.log.gaps and not compacted:
@@ -259,7 +273,7 @@ def isolation(facts: Facts) -> Iterator[Check]:
             yield _ISOLATION.ok(link, found)
 
 
-def outside_readers(facts: Facts) -> Iterator[Check]:
+def outside_readers(facts: TopologyFacts) -> Iterator[Check]:
     """Look for groups that read where corrections go, and that the contract does not name."""
     if facts.cluster.known_groups is None:
         return
@@ -277,7 +291,7 @@ def outside_readers(facts: Facts) -> Iterator[Check]:
             yield _READERS.ok(topic, f"none that we may see{hidden}" if hidden else f"nobody else reads {topic}")
 
 
-def open_transactions(facts: Facts) -> Iterator[Check]:
+def open_transactions(facts: TopologyFacts) -> Iterator[Check]:
     """Look for transactions that are older than any may become."""
     found = facts.fence.topic.open
     stuck = facts.fence.topic.hanging
@@ -290,7 +304,7 @@ def open_transactions(facts: Facts) -> Iterator[Check]:
         yield _OPEN.ok(facts.topic, "no transaction was open")
 
 
-def committed_offsets(facts: Facts) -> Iterator[Check]:
+def committed_offsets(facts: TopologyFacts) -> Iterator[Check]:
     """Compare the committed offsets with the log."""
     for link, consumer, fence in facts.fences():
         at = {state: [p.partition for p in fence.places if p.state is state] for state in PositionState}
@@ -312,7 +326,7 @@ def committed_offsets(facts: Facts) -> Iterator[Check]:
             yield _OFFSETS.ok(link, f"committed in every partition with records, {behind}")
 
 
-def group_members(facts: Facts) -> Iterator[Check]:
+def group_members(facts: TopologyFacts) -> Iterator[Check]:
     """Compare the members of each group with the partitions."""
     partitions = len(facts.fence.topic.partitions)
     for link, _, fence in facts.fences():
@@ -333,7 +347,7 @@ def group_members(facts: Facts) -> Iterator[Check]:
             yield _MEMBERS.ok(link, found + (", none of them static" if moving else ""), advice if moving else "")
 
 
-def group_topics(facts: Facts) -> Iterator[Check]:
+def group_topics(facts: TopologyFacts) -> Iterator[Check]:
     """Look for groups that read other topics too."""
     for link, consumer, _ in facts.fences():
         own = {facts.topic, *own_topics(consumer)}
@@ -345,7 +359,7 @@ def group_topics(facts: Facts) -> Iterator[Check]:
             yield _GROUP_TOPICS.ok(link, f"{consumer.group} reads nothing else")
 
 
-def topic_retention(facts: Facts) -> Iterator[Check]:
+def topic_retention(facts: TopologyFacts) -> Iterator[Check]:
     """Check how long the main topic keeps its records."""
     layout = facts.layout
     if layout is None:
@@ -358,7 +372,7 @@ def topic_retention(facts: Facts) -> Iterator[Check]:
         yield _RETENTION.ok(facts.topic, _kept(layout))
 
 
-def compaction(facts: Facts) -> Iterator[Check]:
+def compaction(facts: TopologyFacts) -> Iterator[Check]:
     """Check whether compaction suits what the topic's events carry."""
     layout, topic = facts.layout, facts.contract.topic
     if layout is None:
@@ -371,8 +385,8 @@ def compaction(facts: Facts) -> Iterator[Check]:
         found = f"cleanup.policy={layout.cleanup}, and events {what}"
         todo = "set cleanup.policy=delete, or let each event carry the whole state"
         yield _COMPACTION.fault(facts.topic, found, todo)
-    elif topic.delete != TOMBSTONE:
-        found = f"cleanup.policy={layout.cleanup}, and deletes are records for which {topic.delete}"
+    elif TOMBSTONE not in topic.deletes:
+        found = f"cleanup.policy={layout.cleanup}, and deletes are records for which {' or '.join(topic.deletes)}"
         todo = "delete by tombstones (a null value): compaction removes nothing else, and what is gone stays for ever"
         yield _COMPACTION.warning(facts.topic, found, todo)
     elif layout.tombstones < SHORTEST_TOMBSTONES:
@@ -383,7 +397,7 @@ def compaction(facts: Facts) -> Iterator[Check]:
         yield _COMPACTION.ok(facts.topic, f"cleanup.policy={layout.cleanup}, and each event carries the whole state")
 
 
-def retry_retention(facts: Facts) -> Iterator[Check]:
+def retry_retention(facts: TopologyFacts) -> Iterator[Check]:
     """Check whether retry topics keep events until they are read, and whether somebody reads them."""
     for link, consumer in facts.links():
         for each in consumer.failure.retry:
@@ -406,7 +420,7 @@ def retry_retention(facts: Facts) -> Iterator[Check]:
                 yield _RETRIES.ok(link, f"{each.topic}: {_kept(layout)}")
 
 
-def parked_retention(facts: Facts) -> Iterator[Check]:
+def parked_retention(facts: TopologyFacts) -> Iterator[Check]:
     """Check whether dead letters and stashed events are kept without a limit."""
     for link, consumer in facts.links():
         failure = consumer.failure
@@ -475,7 +489,7 @@ def _weak(layout: TopicLayout) -> Iterable[tuple[Severity, str]]:
         yield Severity.WARNING, "unclean.leader.election.enable=true, which loses acknowledged records"
 
 
-def _lost(rule: Rule, link: str, consumer: Consumer, topic: FailureTopic, facts: Facts) -> Check | None:
+def _lost(rule: Rule, link: str, consumer: Consumer, topic: FailureTopic, facts: TopologyFacts) -> Check | None:
     """Look for events that expired in a failure topic before its group read them."""
     reader, begins = _reader(consumer, topic, facts), facts.cluster.begins.get(topic.topic, {})
     gone = sum(max(0, begins.get(partition, 0) - at) for partition, at in reader.committed.items()) if reader else 0
@@ -485,7 +499,7 @@ def _lost(rule: Rule, link: str, consumer: Consumer, topic: FailureTopic, facts:
     return rule.fault(link, found, "keep the topic longer, and let reconcile correct what was lost")
 
 
-def _reader(consumer: Consumer, topic: FailureTopic, facts: Facts) -> ReadingGroup | None:
+def _reader(consumer: Consumer, topic: FailureTopic, facts: TopologyFacts) -> ReadingGroup | None:
     group = topic.group or consumer.group
     return next((each for each in facts.cluster.readers.get(topic.topic, ()) if each.group == group), None)
 

@@ -17,7 +17,7 @@ from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
 from reconcile.gather.stores.session import open_session, storable_texts
-from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.spark_store import FrameStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ def waiting(postgres: OpenPostgres, outbox: Outbox, ids: Collection[str]) -> dic
     return {id_text: WaitingEvents(count, since, seen_at) for id_text, count, since in rows}
 
 
-def pending_by_spark(spark: SparkSession, store: SparkStore, outbox: Outbox) -> DataFrame:
+def pending_by_spark(spark: SparkSession, store: FrameStore, outbox: Outbox) -> DataFrame:
     """Read what `pending` queries, of a store that Spark reads."""
     from pyspark.sql import functions as f
 
@@ -60,12 +60,11 @@ def pending_by_spark(spark: SparkSession, store: SparkStore, outbox: Outbox) -> 
 
 
 def waiting_by_spark(
-    spark: SparkSession, store: SparkStore, outbox: Outbox, ids: Collection[str]
+    spark: SparkSession, store: FrameStore, outbox: Outbox, ids: Collection[str], seen_at: datetime
 ) -> dict[str, WaitingEvents]:
-    """Read what `waiting` queries, of a store that Spark reads, as it is now."""
+    """Read what `waiting` queries, of a store that Spark reads, as it is at an instant: now, if it has no past."""
     from pyspark.sql import functions as f
 
-    seen_at = datetime.now(UTC)
     wanted = spark.createDataFrame([(each,) for each in ids], "id string")
     rows = pending_by_spark(spark, store, outbox).join(f.broadcast(wanted), "id", "left_semi")
     # As microseconds, because a timestamp comes back in the time zone of this process.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from reconcile.contract.model import Consumer, Contract, FailureTopic
+from reconcile.contract.model import Consumer, Contract, FailureTopic, Topic
 from reconcile.domain import dialect
 from reconcile.domain.case import ParkedIn
 from reconcile.gather.evidence.ledger import as_spelled
@@ -26,6 +26,7 @@ from reconcile.gather.log.history_columns import (
     VERSION,
     by_partition,
 )
+from reconcile.gather.log.record_keys import decoded
 from reconcile.gather.log.store import HistoryStore
 from reconcile.kafka.client import ClusterClient
 from reconcile.kafka.errors import TopicMissingError
@@ -34,13 +35,17 @@ from reconcile.settings import connections
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from reconcile.gather.log.avro import AvroSchema
+    from reconcile.gather.log.records import Derivation
+    from reconcile.gather.log.value_reader import ValueReader
 
 SCHEMA = (
     "kind string, topic string, partition int, offset bigint, at timestamp, id string, origin_partition int,"
     " origin_offset bigint, event_id string, version string, correlation_id string, resolved string, error string"
 )
-_ORIGIN = "struct<topic: string, partition: int, offset: bigint, group: string, error: string, pointer: boolean>"
+_ORIGIN = (
+    "struct<topic: string, partition: int, offset: bigint, group: string, error: string, pointer: boolean,"
+    " dialect: string>"
+)
 
 
 _CLOCKS_APART = timedelta(minutes=1)
@@ -77,7 +82,7 @@ def read(
     cluster: ClusterClient,
     connection: connections.ClusterConnection,
     store: HistoryStore,
-    avro: AvroSchema | None,
+    values: ValueReader | None,
 ) -> list[FailureLog]:
     """Read the failure topics of a consumer up to their ends; one that does not exist holds nothing."""
     found = []
@@ -91,19 +96,30 @@ def read(
         committed = cluster.committed(group, topic.topic, described.partitions)
         ends = cluster.ends(topic.topic, described.partitions)
         like = contract.topic.model_copy(update={"name": topic.topic})
-        history = extend(spark, like, connection, ends, store, avro=avro, all_headers=True)
+        history = extend(spark, like, connection, ends, store, values=values, all_headers=True)
         found.append(FailureLog(kind, topic, group, history, committed, ends))
     return found
 
 
-def parked(spark: SparkSession, logs: Sequence[FailureLog], consumer: Consumer, main: str, log: DataFrame) -> DataFrame:
-    """Build the parked records of a consumer; `log` is the history of the topic `main`."""
+def parked(
+    spark: SparkSession,
+    logs: Sequence[FailureLog],
+    consumer: Consumer,
+    main: Topic,
+    log: DataFrame,
+    *,
+    mirrored: bool = False,
+) -> DataFrame:
+    """Build the parked records of a consumer; `log` is the history of the topic `main`.
+
+    With `mirrored` a table has the stash, and what the consumer library writes to the stash's topic only shows it.
+    """
     held = [each for each in logs if any(segment.rows for segment in each.history.index.segments)]
     if not held:
         return spark.createDataFrame([], SCHEMA)
     raw = reduce(lambda left, right: left.unionByName(right), (_raw(spark, each) for each in held))
-    records = _parsed(raw, consumer)
-    return _identified(_origins_followed(records, main, hops=len(held)), log, main)
+    records = _parsed(raw, consumer, mirrored)
+    return _identified(_origins_followed(records, main.name, hops=len(held)), log, main.name)
 
 
 def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
@@ -123,7 +139,7 @@ def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
             f.col(PARTITION).alias("partition"),
             f.col(OFFSET).alias("offset"),
             f.col(TIMESTAMP).alias("at"),
-            f.col(ID).alias("id"),
+            _original_id(log.history.derivation).alias("id"),
             f.col(KEY).alias("_key"),
             f.when(f.col(EVENT_ID) != own_id, f.col(EVENT_ID)).alias("event_id"),
             f.col(VERSION).alias("version"),
@@ -134,7 +150,16 @@ def _raw(spark: SparkSession, log: FailureLog) -> DataFrame:
     )
 
 
-def _parsed(raw: DataFrame, consumer: Consumer) -> DataFrame:
+def _original_id(derivation: Derivation) -> Column:
+    """Decode the id of the key that a record had in the main topic, where a header says it; else it is as read."""
+    from pyspark.sql import functions as f
+
+    said = f.filter(HEADERS, lambda each: each["key"] == dialect.ORIGIN_KEY)
+    original = decoded(f.try_element_at(said, f.lit(-1))["value"], derivation.key_type, derivation.values)
+    return f.when(f.size(said) > 0, original).otherwise(f.col(ID))
+
+
+def _parsed(raw: DataFrame, consumer: Consumer, mirrored: bool) -> DataFrame:
     """Read where each record came from, and whether it is done with."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -142,6 +167,9 @@ def _parsed(raw: DataFrame, consumer: Consumer) -> DataFrame:
     read = raw.withColumn("_origin", _origin(consumer.failure.dialect)(f.col("_headers")))
     groups = {consumer.group, *(topic.group or consumer.group for _, topic in failure_topics(consumer))}
     ours = read.where(f.coalesce(f.col("_origin.group").isin(*groups), f.lit(True)))
+    if mirrored:
+        shows = f.exists("_headers", lambda each: each["key"] == dialect.SHOWS)
+        ours = ours.where(~f.coalesce(shows, f.lit(False)))
     # A null value without an origin says that what was parked under its key is done with.
     settles = f.col("_tombstone") & f.col("_origin").isNull()
     of_key = Window.partitionBy("topic", "partition", "_key")
@@ -216,7 +244,7 @@ def _origins_followed(records: DataFrame, main: str, hops: int) -> DataFrame:
 
 
 def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
-    """Tie each record to its aggregate and its event: by where it stood first, else by its own key and headers."""
+    """Tie each record to its aggregate and its event: by where it stood first, else by its key and headers."""
     from pyspark.sql import functions as f
 
     of_main = f.coalesce(f.col("origin_topic"), f.lit(main)) == main
@@ -267,6 +295,7 @@ def _origin(name: str) -> Any:
         found = dialect.read(listed, name)
         if found is None:
             return None
-        return found.topic, found.partition, found.offset, found.group, found.error_class, found.pointer
+        place = found.topic, found.partition, found.offset
+        return *place, found.group, found.error_class, found.pointer, found.dialect
 
     return f.udf(read_origin, _ORIGIN, useArrow=True)

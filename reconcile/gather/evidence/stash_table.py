@@ -10,20 +10,45 @@ from psycopg2 import sql
 
 from reconcile.contract.model import StashTable
 from reconcile.domain.canonical import CanonicalType, Layout, agreed_layout
+from reconcile.domain.parking import LIBRARY_STASH
 from reconcile.gather.evidence.times import shown_by_clocks
 from reconcile.gather.stores import digest, row_columns, spark_store
-from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.digest import DigestReading, Mode, Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
-from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.spark_store import FrameStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_COLUMNS = ("partition", "offset", "event_id", "at", "resolved")
-_TYPES = ("integer", "bigint", "text", "timestamp with time zone", "boolean")
+_COLUMNS = ("partition", "offset", "event_id", "at", "resolved", "error")
+_TYPES = ("integer", "bigint", "text", "timestamp with time zone", "boolean", "text")
+_LIBRARY = StashTable(
+    table=LIBRARY_STASH,
+    id=("aggregate_id",),
+    partition="partition",
+    offset="offset",
+    event_id="event_id",
+    at="stashed_at",
+)
 
 
-def read(spark: SparkSession, postgres: OpenPostgres, table: StashTable, source_ids: tuple[str, ...]) -> DataFrame:
+def read_of_library(
+    spark: SparkSession, postgres: OpenPostgres, whose: tuple[str, str], source_ids: tuple[str, ...]
+) -> DataFrame:
+    """Read what `read` does, of the consumer library's stash: the rows of one group and topic."""
+    ours = sql.SQL("consumer_group = {} and topic = {}")
+    return read(spark, postgres, _LIBRARY, source_ids, error="error_class", where=ours.format(*map(sql.Literal, whose)))
+
+
+def read(
+    spark: SparkSession,
+    postgres: OpenPostgres,
+    table: StashTable,
+    source_ids: tuple[str, ...],
+    *,
+    error: str | None = None,
+    where: sql.Composable | None = None,
+) -> DataFrame:
     """Read its rows in the columns of `parked.SCHEMA`; ids are written as those of the source, which has these types.
 
     Of a Postgres, at the instant of the copy's snapshot.
@@ -38,17 +63,18 @@ def read(spark: SparkSession, postgres: OpenPostgres, table: StashTable, source_
         column(table.event_id, "text"),
         column(table.at, "timestamptz"),
         f"coalesce((\n{table.resolved}\n), false)" if table.resolved else "false",
+        column(error, "text"),
     )
     columns = sql.SQL(", ").join(map(sql.Identifier, table.id))
-    where = sql.Identifier(*table.table.split("."))
-    ids = postgres.session.types(sql.SQL("select {} from {} limit 0").format(columns, where))
+    relation = sql.Identifier(*table.table.split("."))
+    ids = postgres.session.types(sql.SQL("select {} from {} limit 0").format(columns, relation))
     types = Layout(tuple(ids), None, _TYPES)
     form = _form(types, source_ids)
-    reading = Reading(Side(table.id, fields, table=table.table), types, form, Mode.FULL)
-    return _parked(postgres.frame(spark, digest.rows(reading)), table, _COLUMNS)
+    reading = DigestReading(Side(table.id, fields, table=table.table), types, form, Mode.FULL)
+    return _parked(postgres.frame(spark, digest.rows(reading, where=where)), table, _COLUMNS)
 
 
-def read_by_spark(spark: SparkSession, store: SparkStore, table: StashTable, source_ids: tuple[str, ...]) -> DataFrame:
+def read_by_spark(spark: SparkSession, store: FrameStore, table: StashTable, source_ids: tuple[str, ...]) -> DataFrame:
     """Read what `read` does, of a store that Spark reads."""
     from reconcile.gather.stores import canonical_columns
 
@@ -93,5 +119,5 @@ def _parked(rows: DataFrame, table: StashTable, names: Sequence[str]) -> DataFra
         f.lit(None).cast("string").alias("version"),
         f.lit(None).cast("string").alias("correlation_id"),
         f.when(value("resolved") == "true", f.lit("its table says that it is resolved")).alias("resolved"),
-        f.lit(None).cast("string").alias("error"),
+        value("error").alias("error"),
     )

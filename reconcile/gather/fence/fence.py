@@ -11,6 +11,7 @@ from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, UnreachableError
 from reconcile.gather.fence.group_position import GroupPosition, PartitionExtent, PositionState
 from reconcile.gather.fence.nature import SourceNature
+from reconcile.gather.stores.library_tables import LibraryTables, Registration
 from reconcile.gather.stores.session import Snapshot
 from reconcile.kafka.client import GroupDescription, GroupState
 from reconcile.kafka.transactions import OpenTransaction, hanging
@@ -30,6 +31,8 @@ class SourceFence:
     """Events that the snapshot shows and that were not published yet; None where there is no outbox."""
     nature: SourceNature | None = None
     """What it is, and how far that limits what is certain; None in runs of versions that did not look."""
+    cut: str | None = None
+    """The instant that a plug-in reads it of; None where there is none."""
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -72,6 +75,14 @@ class ConsumerFence:
     """Whether the copy holds all that the topic held at the source's instant."""
     waited: float
     """Seconds that we waited for it."""
+    library: LibraryTables | None = None
+    """The tables of the consumer library in its store; None where there are none."""
+    cut: str | None = None
+    """The instant that a plug-in reads it of; None where there is none."""
+
+    def registration(self, topic: str) -> Registration | None:
+        """Look up how the group consumes a topic by the library; None if it does not."""
+        return None if self.library is None else self.library.of(self.group.name, topic)
 
     @property
     def lag(self) -> int:

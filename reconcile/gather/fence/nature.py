@@ -40,6 +40,12 @@ def of_other_store(store: str) -> SourceNature:
     return SourceNature(False, (f"{store} is not proven to be the primary: it is no Postgres",))
 
 
+def of_mariadb(store: str, replica: str | None) -> SourceNature:
+    """Build it for a MariaDB: nothing in it proves that no other server writes before it does."""
+    limits = (f"{store} is not proven to be the primary: it is no Postgres",)
+    return SourceNature(False, limits if replica is None else (f"{store} {replica}", *limits))
+
+
 def of_postgres(session: StoreSession, source: Source, snapshot: Snapshot) -> SourceNature:
     """Query what the rows of a source are read from, views and queries included."""
     scans = list(_scans(_plan(session, source)))

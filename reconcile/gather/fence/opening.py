@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
-
-from psycopg2 import sql
+from typing import TYPE_CHECKING
 
 from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import KeyPath, quoted
@@ -18,34 +18,39 @@ from reconcile.contract.terms import Rows
 from reconcile.domain.canonical import Layout
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence import nature
+from reconcile.gather.fence.databases import Database, open_database
 from reconcile.gather.fence.fence import ConsumerFence, Fence, SourceFence, TopicFence, UnreadableLink, is_settled
 from reconcile.gather.fence.group_position import PartitionExtent, group_positions
 from reconcile.gather.fence.settling import POLL_EVERY, Progress, Settling, lag_logged
-from reconcile.gather.stores import contract_check
-from reconcile.gather.stores.contract_check import Mismatches, relation
-from reconcile.gather.stores.contract_sql import require_whole
-from reconcile.gather.stores.session import StoreSession, open_session
+from reconcile.gather.stores import contract_check, plugin
+from reconcile.gather.stores.contract_check import Mismatches, Part
+from reconcile.gather.stores.library_tables import LibraryTables
+from reconcile.gather.stores.session import SnapshotSession
 from reconcile.kafka.client import ClusterClient, GroupDescription, Offsets, TopicDescription
 from reconcile.kafka.errors import ClusterUnreachableError
 from reconcile.kafka.transactions import open_transactions
-from reconcile.settings.connections import ClusterConnection, Connection, Folder, Store
+from reconcile.settings.connections import ClusterConnection, Connection, Folder, Lake, LakePlace, PluginUrl, Store
 from reconcile.settings.settings import Settings
-from reconcile.settings.urls import PostgresUrl
+from reconcile.settings.urls import MariaUrl, PostgresUrl
 
+if TYPE_CHECKING:
+    from reconcile.gather.stores.lake import LakeTable
+
+_Address = PostgresUrl | MariaUrl | PluginUrl | LakePlace | None
 _LINK_UNREADABLE = (UnreachableError, RefusedError)
 """What keeps one link from being read, and not the others."""
 
 
 @dataclass(frozen=True)
 class OpenFence:
-    """A fence, and the sessions that keep its snapshots: while the block lasts, other sessions can import them.
+    """A fence, and the sessions that keep its snapshots: they last as long as the block does.
 
-    A store that is not Postgres has no session.
+    A store without snapshots has no session.
     """
 
     fence: Fence
-    source: StoreSession | None
-    consumers: Mapping[str, StoreSession | None]
+    source: SnapshotSession | None
+    consumers: Mapping[str, SnapshotSession | None]
 
     def require_alive(self, consumer: str) -> None:
         """Raise SnapshotLostError if a snapshot of a link ended early: call it when all of the link has been read."""
@@ -90,11 +95,20 @@ class _Copy:
     """What is read of one consumer while the fence is being opened."""
 
     consumer: Consumer
-    session: StoreSession | None
+    database: Database | None
     types: Layout[str] | None
+    library: LibraryTables | None
+    plugin: PluginUrl | None = None
+    lake: LakeTable | None = None
+    cut: str | None = None
     rows: int | None = None
     before: Mapping[int, int | None] = field(default_factory=dict)
     after: Mapping[int, int | None] = field(default_factory=dict)
+
+    @property
+    def session(self) -> SnapshotSession | None:
+        """The session that keeps its snapshot; None for a store that has none."""
+        return None if self.database is None else self.database.session
 
 
 @dataclass
@@ -109,6 +123,7 @@ class _Opening:
     def __post_init__(self) -> None:
         self._mismatches = Mismatches(self.file)
         self._unread: list[UnreadableLink] = []
+        self._source_lake: LakeTable | None = None
 
     def open(self, chosen: Mapping[int, Consumer]) -> OpenFence:
         """Read everything in its order."""
@@ -121,7 +136,7 @@ class _Opening:
         copies = [copy for index in chosen if (copy := self._copy(index, addresses[index]))]
         self._mismatches.require_none()
 
-        source_fence = self._source_fence(source, source_types)  # (a)
+        source_fence = self._source_fence(source, source_types, source_address)  # (a)
         begins = cluster.begins(topic.name, topic.partitions)  # (b)
         ends = cluster.ends(topic.name, topic.partitions)
         links = [_Link(copy, self._settling(copy.consumer, cluster, topic, begins, ends)) for copy in copies]
@@ -139,16 +154,39 @@ class _Opening:
             tuple(self._unread),
         )
         sessions = {link.copy.consumer.name: link.copy.session for link in reached}
-        return OpenFence(fence, source, {each.name: sessions[each.name] for each in consumers})
+        of_source = None if source is None else source.session
+        return OpenFence(fence, of_source, {each.name: sessions[each.name] for each in consumers})
 
-    def _address(self, path: KeyPath, rows: Rows) -> PostgresUrl | None:
+    def _address(self, path: KeyPath, rows: Rows) -> _Address:
         connection = self._connection(path, rows.store)
+        self._require_one_snapshot(path[:-1], rows, connection)
+        if isinstance(connection, Lake):
+            return connection.resolve()
         if isinstance(connection, Store):
             address = connection.resolve()
-            return address if isinstance(address, PostgresUrl) else None
+            return address if isinstance(address, (PostgresUrl, MariaUrl, PluginUrl)) else None
         if isinstance(connection, Folder):
             return None
         raise self._mismatches.at(path, RefusedError(f"the connection {rows.store} is no database and no folder"))
+
+    def _require_one_snapshot(self, here: KeyPath, rows: Rows, connection: Connection) -> None:
+        if isinstance(connection, Lake) and rows.table is None:
+            message = f"{rows.store} is a lake, where a query has no single snapshot: name a `table`"
+            raise self._mismatches.at((*here, "query"), RefusedError(message))
+        if rows.snapshot is not None and not isinstance(connection, Lake):
+            message = f"{rows.store} is no lake, and has no past snapshots: take out `snapshot`"
+            raise self._mismatches.at((*here, "snapshot"), RefusedError(message))
+
+    def _lake(self, here: KeyPath, rows: Rows, place: LakePlace, parts: Iterable[Part]) -> LakeTable:
+        """Open a table of a lake, by the Spark that is there, else by one for as long as the fence is open."""
+        from reconcile.gather.stores import lake
+        from reconcile.spark.session import session
+
+        settings = self.settings.reading(self.contract.stores)
+        spark = self.stack.enter_context(session(settings, f"reconcile {self.contract.aggregate}"))
+        table = lake.LakeTable(spark, rows.store, place, str(rows.table))
+        lake.check(table, rows.snapshot, here, parts, self._mismatches)
+        return table
 
     def _connection(self, path: KeyPath, name: str) -> Connection:
         try:
@@ -169,37 +207,49 @@ class _Opening:
         except RefusedError as error:
             raise self._mismatches.at(("topic", "name"), error) from None
 
-    def _source(self, address: PostgresUrl | None) -> tuple[StoreSession | None, Layout[str] | None]:
-        if address is None:
+    def _source(self, address: _Address) -> tuple[Database | None, Layout[str] | None]:
+        if isinstance(address, LakePlace):
+            parts = chain(*contract_check.source_parts(self.contract))
+            self._source_lake = self._lake(("source",), self.contract.source, address, parts)
+        if not isinstance(address, (PostgresUrl, MariaUrl)):
             return None, None
-        session = self.stack.enter_context(open_session(self.contract.source.store, address))
-        with session.looking_around():
-            return session, contract_check.source_types(session, self.contract, self._mismatches)
+        database = self.stack.enter_context(open_database(self.contract.source.store, address))
+        with database.session.looking_around():
+            return database, database.source_types(self.contract, self._mismatches)
 
-    def _copy(self, index: int, address: PostgresUrl | None) -> _Copy | None:
+    def _copy(self, index: int, address: _Address) -> _Copy | None:
         consumer = self.contract.consumers[index]
-        if address is None:
-            return _Copy(consumer, None, None)
+        if isinstance(address, LakePlace):
+            try:
+                parts = chain(*contract_check.consumer_parts(self.contract, index))
+                lake = self._lake(("consumers", index), consumer, address, parts)
+            except _LINK_UNREADABLE as error:
+                self._leave_out(consumer, error)
+                return None
+            return _Copy(consumer, None, None, None, lake=lake)
+        if address is None or isinstance(address, PluginUrl):
+            return _Copy(consumer, None, None, None, address)
         try:
-            session = self.stack.enter_context(open_session(consumer.store, address))
-            with session.looking_around():
-                types = contract_check.consumer_types(session, self.contract, index, self._mismatches)
+            database = self.stack.enter_context(open_database(consumer.store, address))
+            with database.session.looking_around():
+                types = database.consumer_types(self.contract, index, self._mismatches)
+                library = database.library_tables()
         except _LINK_UNREADABLE as error:
             self._leave_out(consumer, error)
             return None
-        return _Copy(consumer, session, types)
+        return _Copy(consumer, database, types, library)
 
-    def _source_fence(self, session: StoreSession | None, types: Layout[str] | None) -> SourceFence:
+    def _source_fence(self, database: Database | None, types: Layout[str] | None, address: _Address) -> SourceFence:
         source = self.contract.source
-        if session is None:
-            return SourceFence(source.store, None, None, None, None, nature.of_other_store(source.store))
-        snapshot = session.take_snapshot()
-        pending = None
-        if source.outbox is not None:
-            table = sql.Identifier(*source.outbox.table.split("."))
-            pending = session.count(table, sql.SQL("{} is not true").format(require_whole(source.outbox.published)))
-        rows = session.estimate(relation(source))
-        return SourceFence(source.store, snapshot, types, rows, pending, nature.of_postgres(session, source, snapshot))
+        if database is None:
+            cut = plugin.take_cut(source.store, address) if isinstance(address, PluginUrl) else None
+            if self._source_lake is not None:
+                cut = _snapshot(self._source_lake, source)
+            return SourceFence(source.store, None, None, None, None, nature.of_other_store(source.store), cut)
+        snapshot = database.session.take_snapshot()
+        pending = None if source.outbox is None else database.pending(source.outbox)
+        rows = database.estimate(source)
+        return SourceFence(source.store, snapshot, types, rows, pending, database.nature(source))
 
     def _settling(
         self, consumer: Consumer, cluster: ClusterClient, topic: TopicDescription, begins: Offsets, ends: Offsets
@@ -271,6 +321,8 @@ class _Opening:
             places,
             is_settled(places),
             round(link.settling.waited, 3),
+            copy.library,
+            copy.cut,
         )
 
     def _leave_out(self, consumer: Consumer, error: ReconcileError) -> None:
@@ -293,10 +345,19 @@ class _Link:
         copy.before = settling.committed()
         if copy.session is not None:
             copy.session.take_snapshot()
+        elif copy.plugin is not None:
+            copy.cut = plugin.take_cut(copy.consumer.store, copy.plugin)
+        elif copy.lake is not None:
+            copy.cut = _snapshot(copy.lake, copy.consumer)
         copy.after = settling.committed()
-        if copy.session is not None:
-            copy.rows = copy.session.estimate(relation(copy.consumer))
+        if copy.database is not None:
+            copy.rows = copy.database.estimate(copy.consumer)
         self.group = settling.cluster.group(copy.consumer.group, settling.topic.name)
+
+
+def _snapshot(table: LakeTable, rows: Rows) -> str:
+    """Choose the snapshot that a contract names, else query the current one."""
+    return table.current_snapshot() if rows.snapshot is None else str(rows.snapshot)
 
 
 def _compacted(cluster: ClusterClient, topic: str) -> bool:

@@ -29,6 +29,11 @@ def require(data: bytes, start: int, schema: Any, named: Named) -> None:
     _Walk(data, start, named).to_end(schema)
 
 
+def number_at(data: bytes, start: int) -> int:
+    """Read the number of variable length at a place; raise IndexError for one that is cut off."""
+    return _Walk(data, start, {}).number()
+
+
 def _needed(schema: Any, named: Named, inside: frozenset[str]) -> bool:
     if isinstance(schema, list):
         return any(_needed(each, named, inside) for each in schema)
@@ -81,7 +86,7 @@ class _Walk:
     def _parts(self, schema: Any) -> Iterator[Any] | None:
         """Pass over a value that has no parts, or list the schemas of its parts."""
         if isinstance(schema, list):
-            return iter((schema[self._number()],))
+            return iter((schema[self.number()],))
         kind = schema["type"] if isinstance(schema, dict) else self._named.get(schema, schema)
         if isinstance(kind, (dict, list)):
             return iter((kind,))
@@ -90,28 +95,28 @@ class _Walk:
         if kind in ("array", "map"):
             return self._items(*(["string", schema["values"]] if kind == "map" else [schema["items"]]))
         if kind in _NUMBERS:
-            self._number()
+            self.number()
         elif kind == "fixed":
             self._at += schema["size"]
         elif kind in ("bytes", "string"):
-            length = self._number()
+            length = self.number()
             self._at += length
         else:
             self._at += _WIDTHS[kind]
         return None
 
     def _items(self, *parts: Any) -> Iterator[Any]:
-        while count := self._number():
+        while count := self.number():
             if count < 0:
                 count = -count
-                self._number()
+                self.number()
             self._items_left -= count
             if self._items_left < 0:
                 raise ValueError("it has more items than bytes")
             for _ in range(count):
                 yield from parts
 
-    def _number(self) -> int:
+    def number(self) -> int:
         """Read a number of variable length."""
         found = shift = 0
         while True:

@@ -17,7 +17,7 @@ from reconcile.errors import RefusedError
 from reconcile.gather.log import json_objects
 
 if TYPE_CHECKING:
-    from reconcile.gather.log.avro import AvroSchema
+    from reconcile.gather.log.value_reader import ValueReader
 
 TEXT = "_text"
 """The value as text; NULL for a null value and for one that is not text."""
@@ -31,14 +31,14 @@ _NOWHERE = ("", 0, 0)
 _UNNAMED = event_id((), None, None, _NOWHERE)
 
 
-def decoded(records: DataFrame, value_format: str, avro: AvroSchema | None = None) -> DataFrame:
-    """Add TEXT, DELETED and POSITION to records that have `value`; raise RefusedError for Avro without a schema."""
+def decoded(records: DataFrame, value_format: str, values: ValueReader | None = None) -> DataFrame:
+    """Add TEXT, DELETED and POSITION to records that have `value`; raise RefusedError if a schema is missing."""
     if value_format == "debezium-json":
         return _unwrapped(records.withColumn(TEXT, _utf8(f.col("value"))))
     if value_format == "json":
         text = _utf8(f.col("value"))
-    elif value_format == "avro" and avro is not None:
-        text = avro.text(f.col("value"))
+    elif values is not None:
+        text = values.text(f.col("value"))
     else:
         raise RefusedError(f"values in {value_format} cannot be read without their schema")
     return records.withColumns({TEXT: text, DELETED: f.lit(False), POSITION: f.lit(None).cast("string")})

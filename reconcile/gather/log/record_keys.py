@@ -7,11 +7,15 @@ from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.domain import key as domain_key
 from reconcile.domain.key import KeyType
+from reconcile.errors import RefusedError
+from reconcile.gather.log.value_reader import ValueReader
 
 
-def decoded(key: Column, key_type: str) -> Column:
+def decoded(key: Column, key_type: str, values: ValueReader | None = None) -> Column:
     """Decode the id in a key; NULL for a null key and for one that cannot be read."""
     kind = KeyType(key_type)
+    if kind is KeyType.SCHEMA:
+        return _decoded_by_schema(key, values)
     if kind is KeyType.STRING:
         return f.try_validate_utf8(key.cast("string"))
     if kind is KeyType.JSON:
@@ -33,6 +37,16 @@ def encoded(id_text: Column, key_type: str) -> Column | None:
     if kind is KeyType.INT64:
         return f.unhex(f.lpad(f.hex(id_text.cast("bigint")), 16, "0"))
     return None
+
+
+def _decoded_by_schema(key: Column, values: ValueReader | None) -> Column:
+    if values is None:
+        raise RefusedError("keys by their schema cannot be read without the registry")
+
+    def decode(data: bytes | None) -> str | None:
+        return values.key_id(None if data is None else bytes(data))
+
+    return f.udf(decode, "string", useArrow=True)(key)
 
 
 def _decoded_json(key: Column) -> Column:

@@ -13,9 +13,9 @@ from pyspark.sql import functions as f  # noqa: TID253
 from reconcile.contract.model import Topic
 from reconcile.gather.log import formats, json_objects, record_keys
 from reconcile.gather.log import history_columns as c
-from reconcile.gather.log.avro import AvroSchema
+from reconcile.gather.log.value_reader import ValueReader
 
-_LAYOUT = 2  # grows when the same record would give other columns
+_LAYOUT = 3  # grows when the same record would give other columns
 _HEADER = "header:"
 _READABLE = "_readable"
 
@@ -24,7 +24,7 @@ class DerivationOptions(TypedDict, total=False):
     """What decides on a history beside the contract."""
 
     all_headers: bool
-    avro: AvroSchema | None
+    values: ValueReader | None
     isolation: str
 
 
@@ -39,7 +39,7 @@ class Derivation:
     type: str | None = None
     correlation_id: str | None = None
     all_headers: bool = False
-    avro: AvroSchema | None = None
+    values: ValueReader | None = None
     isolation: str = "read_committed"
 
     @classmethod
@@ -58,7 +58,7 @@ class Derivation:
     @property
     def digest(self) -> str:
         """A digest that differs where the columns do."""
-        said = [_LAYOUT, *astuple(replace(self, avro=None)), self.avro and self.avro.digest]
+        said = [_LAYOUT, *astuple(replace(self, values=None)), self.values and self.values.digest]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
     @property
@@ -84,7 +84,7 @@ class Derivation:
 
     def stored(self, records: DataFrame) -> DataFrame:
         """Build the columns to store, of records as Kafka's source gives them."""
-        text = formats.decoded(records, self.value_format, self.avro)
+        text = formats.decoded(records, self.value_format, self.values)
         paths = [locator for locator in self._locators.values() if not locator.startswith(_HEADER)]
         parsed, at = json_objects.with_paths(text, formats.TEXT, paths, _READABLE)
         located = {
@@ -92,9 +92,11 @@ class Derivation:
             for column, locator in self._locators.items()
         }
         nothing = f.lit(None).cast("string")
-        id_text = record_keys.decoded(f.col("key"), self.key_type)
+        id_text = record_keys.decoded(f.col("key"), self.key_type, self.values)
         rebuilt = record_keys.encoded(f.lit(""), self.key_type) is not None
         tombstone = f.col("value").isNull()
+        # So Connect's JSON converter writes a tombstone that has a schema, where it leaves schemas out.
+        null = (f.col("value") == f.lit(b"null")) if self.values is None else f.lit(False)
         with_id = parsed.withColumn(c.ID, id_text)
         return with_id.select(
             f.col(c.ID),
@@ -108,9 +110,9 @@ class Derivation:
             located.get(c.TYPE, nothing).alias(c.TYPE),
             located.get(c.CORRELATION_ID, nothing).alias(c.CORRELATION_ID),
             tombstone.alias(c.TOMBSTONE),
-            (tombstone | f.col(formats.DELETED)).alias(c.DELETES),
+            (tombstone | null | f.col(formats.DELETED)).alias(c.DELETES),
             f.when(f.col(_READABLE), f.col(formats.TEXT)).alias(c.VALUE),
-            f.when(~f.col(_READABLE), f.col("value")).alias(c.RAW),
+            f.when(~f.col(_READABLE) & ~null, f.col("value")).alias(c.RAW),
             *([f.col("headers").alias(c.HEADERS)] if self.all_headers else []),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Topic
-from reconcile.domain.key import decode
+from reconcile.gather.log.value_reader import ValueReader, key_reader
 from reconcile.kafka.client import ClusterClient
 from reconcile.kafka.reader import UNCOMMITTED, place_of, read
 from reconcile.kafka.transactions import OpenTransaction
@@ -35,7 +35,9 @@ class UndecidedRecords:
         return spark.createDataFrame([(each, *at) for each, at in self.first.items()], SCHEMA) if self.first else None
 
 
-def undecided_records(cluster: ClusterClient, topic: Topic, open_now: Iterable[OpenTransaction]) -> UndecidedRecords:
+def undecided_records(
+    cluster: ClusterClient, topic: Topic, open_now: Iterable[OpenTransaction], values: ValueReader | None = None
+) -> UndecidedRecords:
     """Read the ids of the records behind open transactions, the shortest stretches first, MOST offsets in all."""
     budget, unread = MOST, set()
     stretches: dict[int, tuple[int, int | None]] = {}
@@ -46,10 +48,11 @@ def undecided_records(cluster: ClusterClient, topic: Topic, open_now: Iterable[O
         budget -= each.end - each.begin
         stretches[each.partition] = each.begin, each.end
     first: dict[str, tuple[int, int, int]] = {}
+    id_of = key_reader(topic, values)
     if stretches:
         with cluster.explaining(f"the records of {topic.name}"):
             for batch in read(cluster.config, topic.name, stretches, UNCOMMITTED, _BATCH):
                 for record in batch:
-                    if (id_text := decode(record.key(), topic.key.type)) is not None:
+                    if (id_text := id_of(record.key())) is not None:
                         first.setdefault(id_text, (*place_of(record), record.timestamp()[1] * 1000))
     return UndecidedRecords(first, frozenset(unread))

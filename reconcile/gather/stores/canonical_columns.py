@@ -47,9 +47,13 @@ def text(frame: DataFrame, name: str, to: CanonicalType) -> Column | None:
     It takes more than rows may hold: what an expression gives of an event need not be cast bit by bit as Postgres does.
     """
     value, own = frame[name], frame.schema[name].dataType
+    if to.element is Kind.FLOAT:
+        return None  # the text of a row's array of floats is Postgres' own
     if to.element is not None and isinstance(own, t.StringType):
         own = t.ArrayType(t.StringType())
         value = f.from_json(value, own)
+        if to.element in (Kind.INTEGER, Kind.BOOLEAN):
+            return _from_texts(value, to.element)
     elif isinstance(own, t.FractionalType) and to.kind is Kind.INTEGER:
         value, own = value.cast("string"), t.StringType()
     elif isinstance(own, t.DoubleType | t.FloatType) and to.kind in (Kind.NUMERIC, Kind.TEXT):
@@ -101,7 +105,7 @@ def _quote(text: Column) -> Column:
 
 def _shown(value: Column, own: t.DataType, to: CanonicalType) -> Column:
     if to.kind is Kind.FLOAT:
-        return value.try_cast("double").cast("string")
+        return (value.try_cast("float") if to.single else value).try_cast("double").cast("string")
     if to.element is None:
         return _scalar(value, own, to.kind)
     if not isinstance(own, t.ArrayType):
@@ -115,6 +119,17 @@ def _shown(value: Column, own: t.DataType, to: CanonicalType) -> Column:
         raise LookupError
     else:
         texts = f.transform(value, lambda one: _scalar(one, inner, element))
+    return _array(texts)
+
+
+def _from_texts(values: Column, element: Kind) -> Column:
+    """Build the canonical text of an array of texts; NULL where one of them is no such element."""
+    texts = f.transform(values, lambda one: _from_text(one, element))
+    all_read = f.size(f.array_compact(values)) == f.size(f.array_compact(texts))
+    return f.when(all_read, _array(texts))
+
+
+def _array(texts: Column) -> Column:
     return f.concat(f.lit("{"), f.array_join(f.transform(texts, _array_element), ","), f.lit("}"))
 
 

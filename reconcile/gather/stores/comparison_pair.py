@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.canonical import CanonicalType, Layout, agreed_layout
-from reconcile.gather.stores.digest import Mode, Reading, Side
+from reconcile.gather.stores.digest import DigestReading, Mode, Side
 
 
 @dataclass(frozen=True)
 class ComparisonPair:
     """How the rows of a source and of one of its copies are read to be compared."""
 
-    source: Reading
-    copy: Reading
+    source: DigestReading
+    copy: DigestReading
 
     @property
     def form(self) -> Layout[CanonicalType]:
@@ -51,6 +51,6 @@ def comparison_pair(
     """Build both readings, of all rows; `source_types` are those for this consumer."""
     form = agreed_layout(copy_types, source_types)
     return ComparisonPair(
-        Reading(source_side(contract, consumer), source_types, form, Mode.FULL),
-        Reading(copy_side(consumer), copy_types, form, Mode.FULL),
+        DigestReading(source_side(contract, consumer), source_types, form, Mode.FULL),
+        DigestReading(copy_side(consumer), copy_types, form, Mode.FULL),
     )

@@ -57,6 +57,29 @@ class Server:
     probe: int | None
     """The native hash of a fixed row, None before version 14."""
 
+    def obstacles(self, *, checked: bool) -> tuple[str, ...]:
+        """List why it can compute no digest; `checked` says whether values are tried before they are cast."""
+        found = []
+        if self.encoding != "UTF8":
+            found.append(f"a server's encoding is {self.encoding}, not UTF8")
+        if self.version // 10_000 < (needed := 16 if checked else 13):
+            why = "cannot tell whether a value can be cast" if checked else "does not know trim_scale"
+            found.append(f"a server is Postgres {self.version // 10_000}, which {why} (since {needed})")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class OtherServer:
+    """A server that computes the portable digest alone, and perhaps not of all columns."""
+
+    product: str
+    without: tuple[str, ...] = ()
+    """Why it can compute none, in words."""
+
+    def obstacles(self, *, checked: bool) -> tuple[str, ...]:  # noqa: ARG002
+        """List why it can compute no digest."""
+        return self.without
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -80,7 +103,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DigestReading:
     """How one side's rows are read: its own types, and what both sides' are compared as."""
 
     side: Side
@@ -95,18 +118,17 @@ class Reading:
         return any(canonical.cast(raw, own, to).checked for raw, own, to in _values(self))
 
 
-def choose(consumer: Server, source: Server, *, checked: bool = False) -> Choice:
-    """Choose how two servers are compared."""
+def choose(consumer: Server | OtherServer, source: Server | OtherServer, *, checked: bool = False) -> Choice:
+    """Choose how two servers are compared; `checked` says whether a Postgres tries values before it casts them."""
     servers = (consumer, source)
-    full = [f"a server's encoding is {server.encoding}, not UTF8" for server in servers if server.encoding != "UTF8"]
-    oldest = min(server.version for server in servers) // 10_000
-    if oldest < (needed := 16 if checked else 13):
-        why = "cannot tell whether a value can be cast" if checked else "does not know trim_scale"
-        full.append(f"a server is Postgres {oldest}, which {why} (since {needed})")
+    full = [why for server in servers for why in server.obstacles(checked=checked)]
     if full:
-        return Choice(Mode.FULL, tuple(full))
+        return Choice(Mode.FULL, tuple(dict.fromkeys(full)))
+    if isinstance(consumer, OtherServer) or isinstance(source, OtherServer):
+        names = sorted({each.product for each in servers if isinstance(each, OtherServer)})
+        return Choice(Mode.PORTABLE, (f"{' and '.join(names)} does not hash as Postgres does",))
     if consumer.version // 10_000 != source.version // 10_000:
-        majors = " and ".join(str(server.version // 10_000) for server in servers)
+        majors = " and ".join(str(server.version // 10_000) for server in (consumer, source))
         return Choice(Mode.PORTABLE, (f"the servers are Postgres {majors}, which may hash differently",))
     if consumer.probe is None or consumer.probe != source.probe:
         why = "have no hash of rows" if consumer.probe is None else "hash the same row differently"
@@ -119,20 +141,23 @@ def bucket_count(rows: float) -> int:
     return min(1 << max(round(math.log2(max(rows, 1) / 40)), 0), MAX_BUCKETS)
 
 
-def digest(reading: Reading, ids: Sequence[str] | None = None) -> sql.Composed:
-    """Build the query for `bucket, rows, high, low`: the sums are those of the halves of 64-bit row hashes."""
+def digest(reading: DigestReading, ids: Sequence[str] | None = None) -> sql.Composed:
+    """Build the query for `bucket, rows, high, low`.
+
+    In the mode native these are the sums of the halves of 64-bit row hashes, in the mode portable the halves of their
+    sum modulo 2^64, which other databases compute, too.
+    """
     if reading.mode is Mode.FULL:
         raise ValueError("there is no digest in the mode full")
     # Without `offset 0` the planner would compute the hash once for each column that it is used in.
     read = sql.SQL("({} offset 0) as read").format(_read(reading, ids, keyed=True))
-    hashed = _native if reading.mode is Mode.NATIVE else _portable
+    hashed, sums = (_native, _HALVES) if reading.mode is Mode.NATIVE else (_portable, _WRAPPED)
     return sql.SQL(
-        "select b as bucket, count(*) as rows, sum((h >> 32)::int4) as high, sum((h << 32 >> 32)::int4) as low\n"
-        "from (select {} as b, {} offset 0) as hashed group by b"
+        f"select b as bucket, count(*) as rows, {sums}\nfrom (select {{}} as b, {{}} offset 0) as hashed group by b"
     ).format(_bucket(reading), hashed(reading, read))
 
 
-def repeated(reading: Reading) -> sql.Composed:
+def repeated(reading: DigestReading) -> sql.Composed:
     """Build the query for the buckets that hold an id twice, and perhaps some others."""
     # Two ids of the same hash are taken for one, which costs a bucket that is read in vain.
     read = sql.SQL("({} offset 0) as read").format(_read(reading, None, keyed=True))
@@ -142,7 +167,7 @@ def repeated(reading: Reading) -> sql.Composed:
 
 
 def rows(
-    reading: Reading,
+    reading: DigestReading,
     buckets: Sequence[int] | None = None,
     ids: Sequence[str] | None = None,
     where: sql.Composable | None = None,
@@ -171,7 +196,7 @@ def server(rows: Callable[[str], list[tuple[Any, ...]]]) -> Server:
 
 
 def _read(
-    reading: Reading,
+    reading: DigestReading,
     ids: Sequence[str] | None,
     buckets: Sequence[int] | None = None,
     part: sql.Composable | None = None,
@@ -218,12 +243,12 @@ def _among(
     return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(storable_texts(ids)))
 
 
-def _values(reading: Reading) -> list[tuple[str, str, CanonicalType]]:
+def _values(reading: DigestReading) -> list[tuple[str, str, CanonicalType]]:
     """List for each field the column that it is read as, its own type, and what it is compared as."""
     return list(zip(_numbered("f", reading.form.fields), reading.types.fields, reading.form.fields, strict=True))
 
 
-def _id_text(reading: Reading, columns: Sequence[str]) -> str:
+def _id_text(reading: DigestReading, columns: Sequence[str]) -> str:
     casts = [
         canonical.cast(column, own, to).value + "::text"
         for column, own, to in zip(columns, reading.types.id, reading.form.id, strict=True)
@@ -241,7 +266,7 @@ def _id_part(text: str, to: CanonicalType) -> str:
     return f"case when {text} ~ '{_DECIMAL}' then {text} else {quoted} end" if to.bare else quoted
 
 
-def _key(reading: Reading, columns: Sequence[str]) -> str:
+def _key(reading: DigestReading, columns: Sequence[str]) -> str:
     """Build SQL for the hash of the id, which decides on the bucket; NULL where a part of the id is."""
     if reading.mode is Mode.PORTABLE:
         return _MD5.format(_id_text(reading, columns))
@@ -253,11 +278,11 @@ def _key(reading: Reading, columns: Sequence[str]) -> str:
 _KEY = sql.SQL("k")
 
 
-def _bucket(reading: Reading, key: sql.Composable = _KEY) -> sql.Composed:
+def _bucket(reading: DigestReading, key: sql.Composable = _KEY) -> sql.Composed:
     return sql.SQL(f"coalesce(({{}} & {reading.buckets - 1})::int4, {NO_ID})").format(key)
 
 
-def _native(reading: Reading, read: sql.Composable) -> sql.Composed:
+def _native(reading: DigestReading, read: sql.Composable) -> sql.Composed:
     ids = _numbered("i", reading.types.id)
     if len(ids) == 1:
         own, to = reading.types.id[0], reading.form.id[0]
@@ -276,13 +301,13 @@ def _native(reading: Reading, read: sql.Composable) -> sql.Composed:
     return sql.SQL(f"hash_record_extended(row({', '.join(elements)}), coalesce(k, 0)) as h from {{}}").format(read)
 
 
-def _portable(reading: Reading, read: sql.Composable) -> sql.Composed:
+def _portable(reading: DigestReading, read: sql.Composable) -> sql.Composed:
     texts = [f"{_id_text(reading, _numbered('i', reading.types.id))} as t"]
-    cells = ["coalesce(octet_length(t) || ':' || t, '~')"]
+    cells = [f"coalesce({_cell('t', id_form(reading.form))}, '~')"]
     for raw, own, to in _values(reading):
         cast = canonical.cast(raw, own, to)
         texts.append(f"{canonical.portable(cast.value, to)} as t{raw}")
-        cell = f"octet_length(t{raw}) || ':' || t{raw}"
+        cell = _cell(f"t{raw}", to)
         if cast.checked:
             texts.append(f"{raw}::text as r{raw}")
             cell += f", octet_length(r{raw}) || '!' || r{raw}"
@@ -292,11 +317,34 @@ def _portable(reading: Reading, read: sql.Composable) -> sql.Composed:
     return sql.SQL(f"{_MD5.format(' || '.join(cells))} as h from {{}}").format(written)
 
 
+def id_form(form: Layout[CanonicalType]) -> CanonicalType:
+    """Choose what the text of an id is compared as: one of several columns is text."""
+    return form.id[0] if len(form.id) == 1 else CanonicalType(Kind.TEXT)
+
+
+def is_delimited(to: CanonicalType) -> bool:
+    """Whether canonical texts hold no `;`, so that one ends a text; others have their length before them."""
+    return to.kind in _WITHOUT_SEMICOLON
+
+
+def _cell(text: str, to: CanonicalType) -> str:
+    return f"{text} || ';'" if is_delimited(to) else f"octet_length({text}) || ':' || {text}"
+
+
 def _numbered(prefix: str, columns: Sequence[object]) -> list[str]:
     return [f"{prefix}{number}" for number in range(len(columns))]
 
 
 _BIG = 1 << 63
+_HALVES = "sum((h >> 32)::int4) as high, sum((h << 32 >> 32)::int4) as low"
+_MODULUS, _HALF = 1 << 64, 1 << 32
+_WRAPPED = (
+    f"div(mod(mod(sum(h), {_MODULUS}) + {_MODULUS}, {_MODULUS}), {_HALF})::bigint as high,"
+    f" mod(mod(sum(h), {_HALF}) + {_HALF}, {_HALF})::bigint as low"
+)
+_WITHOUT_SEMICOLON = frozenset(
+    (Kind.BOOLEAN, Kind.INTEGER, Kind.NUMERIC, Kind.FLOAT, Kind.UUID, Kind.TIMESTAMP, Kind.DATE, Kind.TIME, Kind.BYTEA)
+)
 _DECIMAL = "^(0|-?[1-9][0-9]*)$"
 _IDS = {
     Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),

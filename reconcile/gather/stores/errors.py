@@ -1,4 +1,4 @@
-"""What goes wrong with a Postgres store, by its SQLSTATE, in terms of what a person can do."""
+"""What goes wrong with a store, of Postgres by its SQLSTATE, in terms of what a person can do."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ class StoreRefusedError(RefusedError):
 
 class RowSecurityError(StoreRefusedError):
     """Raised when policies would hide rows of a table from the account: let it see all of them."""
+
+
+class NoTableError(StoreRefusedError):
+    """Raised when a lake has no such table: correct the name."""
+
+
+class NoSnapshotError(StoreRefusedError):
+    """Raised when a table of a lake has no such snapshot, or none yet: name one that it has, or wait for a write."""
 
 
 class ContractMismatchError(InvalidFileError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -11,10 +12,11 @@ from psycopg2 import sql
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.domain.canonical import CanonicalType, Layout
-from reconcile.gather.stores import canonical_columns, digest, postgres_store, row_columns
-from reconcile.gather.stores.digest import NO_ID, Reading
+from reconcile.gather.stores import canonical_columns, digest, postgres_store, row_columns, spark_store
+from reconcile.gather.stores.digest import NO_ID, DigestReading, Mode, OtherServer, Server, Side
 from reconcile.gather.stores.postgres_store import PostgresStore
 from reconcile.gather.stores.session import StoreSession, open_session
+from reconcile.gather.stores.spark_store import SparkStore
 
 _AT_ONCE = 5000
 
@@ -33,18 +35,60 @@ class LinkRows(Protocol):
         """Read the rows whose ids are in the column `reconcile_id`; NULL there asks for the rows without an id."""
 
 
+class DigestedRows(LinkRows, Protocol):
+    """One whose database can compute digests."""
+
+    @property
+    def reading(self) -> DigestReading:
+        """How it is read."""
+
+    @property
+    def server(self) -> Server | OtherServer:
+        """What of its server decides how it hashes."""
+
+    def digested(self, mode: Mode, buckets: int) -> DigestedRows:
+        """Choose how its digest is computed."""
+
+    def digest(self) -> tuple[Sequence[tuple[int, int, int, int]], bool]:
+        """Query bucket, rows, high and low; and whether no id can stand twice."""
+
+    def repeated(self) -> Iterator[int]:
+        """Query the buckets that hold an id twice, and perhaps some others."""
+
+
 @dataclass(frozen=True)
 class PostgresRows:
     """A side that lies in a Postgres."""
 
     store: PostgresStore
     session: StoreSession
-    reading: Reading
+    reading: DigestReading
 
     @property
     def form(self) -> Layout[CanonicalType]:
         """What the columns are compared as."""
         return self.reading.form
+
+    @property
+    def server(self) -> Server:
+        """What of its server decides how it hashes."""
+        return digest.server(self.session.rows)
+
+    def digested(self, mode: Mode, buckets: int) -> PostgresRows:
+        """Choose how its digest is computed."""
+        return replace(self, reading=replace(self.reading, mode=mode, buckets=buckets))
+
+    def digest(self) -> tuple[Sequence[tuple[int, int, int, int]], bool]:
+        """Query bucket, rows, high and low; and whether no id can stand twice."""
+        with self._planned() as session:
+            lines = [line for batch in session.batches(digest.digest(self.reading)) for line in batch]
+            return lines, postgres_store.ids_are_unique(session, self.reading)
+
+    def repeated(self) -> Iterator[int]:
+        """Query the buckets that hold an id twice, and perhaps some others."""
+        with self._planned() as session:
+            for batch in session.batches(digest.repeated(self.reading)):
+                yield from (bucket for (bucket,) in batch)
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
         """Read them with as many tasks as the table is worth."""
@@ -71,24 +115,34 @@ class PostgresRows:
 
         return ids.select(row_columns.ID).mapInArrow(read, names)
 
+    @contextmanager
+    def _planned(self) -> Iterator[StoreSession]:
+        """Open a session of its own at the snapshot's instant, which hashes and sums in memory."""
+        with open_session(self.store.name, self.store.url) as session:
+            session.import_snapshot(self.store.snapshot)
+            session.run(sql.SQL(digest.FORMATS + digest.PLANNING))
+            yield session
+
 
 @dataclass(frozen=True)
 class SparkRows:
-    """A side that Spark reads: a database by JDBC, or Parquet. It has no snapshot, and is read as it stands."""
+    """A side that Spark reads: by JDBC, as Parquet, or by a plug-in. It has no snapshot, and is read as it stands."""
 
+    store: SparkStore
+    side: Side
     frame: DataFrame
-    columns: Layout[str]
     form: Layout[CanonicalType]
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:  # noqa: ARG002
         """Read them; there are no buckets, as such a side is compared whole."""
         if buckets is not None:
-            raise ValueError("a side that is no Postgres is read whole")
-        return canonical_columns.rows(self.frame, self.columns, self.form)
+            raise ValueError("a side that Spark reads is read whole")
+        return canonical_columns.rows(self.frame, spark_store.columns(self.side), self.form)
 
     def among(self, ids: DataFrame) -> DataFrame:
         """Read them."""
-        rows = canonical_columns.rows(self.frame, self.columns, self.form)
+        frame = self.store.among(self.frame, self.side, ids)
+        rows = canonical_columns.rows(frame, spark_store.columns(self.side), self.form)
         wanted = ids.select(row_columns.ID).withColumnRenamed(row_columns.ID, "_wanted").distinct()
         return rows.join(wanted, rows[row_columns.ID].eqNullSafe(wanted["_wanted"]), "left_semi")
 

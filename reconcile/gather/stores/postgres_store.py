@@ -11,7 +11,7 @@ from psycopg2.extensions import adapt
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.gather.stores import contract_sql, digest
-from reconcile.gather.stores.digest import Reading
+from reconcile.gather.stores.digest import DigestReading
 from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
 from reconcile.settings.urls import PostgresUrl
 
@@ -87,20 +87,20 @@ class OpenPostgres:
         return self.store.frame(spark, [self.session.text(statement)])
 
 
-def statements(session: StoreSession, reading: Reading, buckets: Sequence[int] | None = None) -> list[str]:
+def statements(session: StoreSession, reading: DigestReading, buckets: Sequence[int] | None = None) -> list[str]:
     """Build the statements that read all rows, or those in some buckets, in parts that are read side by side."""
     parts = _parts(session, reading, _PART_BLOCKS if buckets is None else _SIFTED_BLOCKS)
     return [session.text(digest.rows(reading, buckets, where=part)) for part in parts]
 
 
-def ids_are_unique(session: StoreSession, reading: Reading) -> bool:
+def ids_are_unique(session: StoreSession, reading: DigestReading) -> bool:
     """Query whether an index sees to it that no id of a table stands twice."""
     return reading.side.table is not None and bool(
         session.rows(_UNIQUE, (_regclass(session, reading.side.table), list(reading.side.id)))[0][0]
     )
 
 
-def _parts(session: StoreSession, reading: Reading, each: int) -> list[sql.Composable | None]:
+def _parts(session: StoreSession, reading: DigestReading, each: int) -> list[sql.Composable | None]:
     """Cut a table into ranges of its blocks; a view or a query, which has none, is read in one piece."""
     if reading.side.table is None:
         return [None]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg2
 from psycopg2 import sql
@@ -52,7 +52,7 @@ class Collation:
 
     encoding: str
     provider: str
-    """`c`: libc, `i`: ICU, `b`: built in."""
+    """`c`: libc, `i`: ICU, `b`: built in; `m`: a MariaDB's own."""
     locale: str
     version: str | None
 
@@ -66,6 +66,25 @@ class Snapshot:
     server_version: str
     replica: bool
     collation: Collation
+
+
+class SnapshotSession(Protocol):
+    """A session with a database that keeps one instant of it."""
+
+    name: str
+    snapshot: Snapshot | None
+
+    def looking_around(self) -> AbstractContextManager[None]:
+        """Open a transaction for what is to be known before the snapshot is taken, and end it."""
+
+    def take_snapshot(self) -> Snapshot:
+        """Fix the instant that this session sees from now on."""
+
+    def end_snapshot(self) -> None:
+        """End the snapshot."""
+
+    def require_alive(self) -> None:
+        """Raise SnapshotLostError unless the snapshot still stands: call it when all has been read under it."""
 
 
 class StoreSession:
@@ -226,7 +245,13 @@ def _milliseconds(duration: timedelta) -> int:
 def _modifier(column: Any) -> int | None:
     if column.precision is not None and column.scale is not None and column.precision != 65535:
         return int(((column.precision << 16) | column.scale) + 4)
+    if column.type_code in _WITH_LENGTH and column.internal_size > 0:
+        return int(column.internal_size + 4)
     return None
+
+
+_WITH_LENGTH = (1042, 1043)
+"""The oids of char(n) and varchar(n), of which the driver tells the length as their size."""
 
 
 def _collation(database: dict[str, Any], encoding: str) -> Collation:

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from reconcile.errors import ReconcileError
 from reconcile.lab.folder import Lab
 from reconcile.lab.services.copies import SERVICES
 from reconcile.lab.services.database import connect
-from reconcile.lab.services.member import Member
-from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.services.member import ServiceConsumer, stop
+from reconcile.lab.services.relay import OutboxRelay, producer
 from reconcile.lab.world import require_running
 
 _LOOK_AGAIN = 0.2
@@ -25,21 +26,21 @@ def run(lab: Lab, going: threading.Event) -> None:
     require_running(lab)
     failures: list[BaseException] = []
 
-    def guarded(work: object) -> None:
+    def guarded(work: Callable[[], None]) -> None:
         try:
-            work(going)  # type: ignore[operator]
+            work()
         except Exception as error:  # noqa: BLE001 - raised by the thread that waits
             failures.append(error)
             going.clear()
 
     with lab.alone("services"):
-        members = [Member(lab.bootstrap, service, lab.url(service.name)) for service in SERVICES]
-        works = [*(member.run for member in members), lambda while_: _relay(lab, while_)]
-        threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+        members = [ServiceConsumer(lab.bootstrap, service, lab.url(service.name)) for service in SERVICES]
+        threads = [threading.Thread(target=guarded, args=(member.run,), daemon=True) for member in members]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        guarded(lambda: _relay(lab, going))
+        for member, thread in zip(members, threads, strict=True):
+            stop(member, thread)
     if failures:
         raise ReconcileError(f"the lab's services stopped: {failures[0]}") from failures[0]
 
@@ -55,7 +56,7 @@ def main() -> None:
 
 def _relay(lab: Lab, going: threading.Event) -> None:
     with closing(connect(lab.url("user"))) as database:
-        relay = Relay(database, producer(lab.bootstrap))
+        relay = OutboxRelay(database, producer(lab.bootstrap))
         while going.is_set():
             relay.run()
             time.sleep(_LOOK_AGAIN)

@@ -16,7 +16,7 @@ from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import Group, OnFailure, Trouble, apply_all, no_trouble, swallow
 from reconcile.lab.services.copies import BILLING, SERVICES, Record, Service
 from reconcile.lab.services.database import connect
-from reconcile.lab.services.relay import Relay, producer
+from reconcile.lab.services.relay import OutboxRelay, producer
 from reconcile.lab.services.user import ACCOUNT_TOPIC, BALANCE_TOPIC, OutboxEvent, UserService
 from reconcile.lab.truth import Truth, read
 from reconcile.lab.world import PARTITIONS
@@ -64,7 +64,7 @@ class Stage:
         admin = offsets.admin_client(self.lab.bootstrap)
         self._partitions = {service.topic: len(offsets.partitions(admin, service.topic)) for service in SERVICES}
         self.sender: Producer = producer(self.lab.bootstrap)
-        self.relay = Relay(self.database("user"), self.sender)
+        self.relay = OutboxRelay(self.database("user"), self.sender)
 
     def database(self, name: str) -> connection:
         """Open a service's own session with its database, once."""

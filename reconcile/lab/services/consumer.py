@@ -87,7 +87,7 @@ def apply_all(
 
 
 @dataclass(frozen=True)
-class Stash:
+class LoginStash:
     """Login's policy: what cannot be processed is stashed, and so is all that follows for the same account."""
 
     database: connection
@@ -108,9 +108,9 @@ class Stash:
             return UnreadableError("an earlier message of this account is stashed") if cursor.fetchone() else None
 
 
-def login_stash(database: connection, sender: Producer) -> Stash:
+def login_stash(database: connection, sender: Producer) -> LoginStash:
     """Build login's stash."""
-    return Stash(database, Park(sender, "user-account.login.stash", LOGIN.group, parking.stash))
+    return LoginStash(database, Park(sender, "user-account.login.stash", LOGIN.group, parking.stash))
 
 
 class Group:

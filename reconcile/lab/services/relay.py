@@ -49,7 +49,7 @@ def send(sender: Producer, events: Iterable[OutboxEvent]) -> None:
         raise RuntimeError(f"{len(failures) + unsent} events were not published: {failures[:1]}")
 
 
-class Relay:
+class OutboxRelay:
     """The outbox's relay."""
 
     def __init__(self, database: connection, sender: Producer) -> None:

@@ -18,7 +18,7 @@ from psycopg2.extras import execute_values
 
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
-from reconcile.lab.postgres import Postgres
+from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.process import remove_tree, wait_until
 from reconcile.lab.services import offsets
 from reconcile.lab.services.consumer import Group
@@ -126,7 +126,7 @@ class Servers:
 def foreign_servers() -> Iterator[Servers]:
     """Start both servers, and leave nothing of them; their folder follows from the ports, so that a killed run ends."""
     lab = Lab(Path(tempfile.gettempdir()) / f"reconcile-test-{PORTS.postgres}" / "lab")
-    postgres, kafka = Postgres(lab), Kafka(lab)
+    postgres, kafka = PostgresServer(lab), Kafka(lab)
 
     def clear() -> None:
         for server in (kafka, postgres):

@@ -313,7 +313,8 @@ def test_a_value_that_says_something_else_refuses_the_plan(
 ) -> None:
     """What a correction would bring is read as an event, and held against the source, before anything is emitted."""
     job, _ = Runs(spark, servers.settings, tmp_path).audited(racked, "racks")
-    deleting, width, height = pipeline.plan(job).reasons
+    lacking, deleting, width, height = pipeline.plan(job).reasons
+    assert "topic.value leaves out $.height, which all records carry" in lacking
     assert "1 of 3 corrections would be taken for deletions: topic.value fulfils topic.delete" in deleting
     assert "2 of 3 corrections would bring another width than the source's" in width
     assert "3 of 3 corrections would bring another height than the source's" in height

@@ -11,7 +11,7 @@ import pytest
 from reconcile.domain.plan_rules import Action
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.handoffs import Summary
-from tests.integration.foreign_worlds import keyed, lake, named, odd, orders, parked, placed, written
+from tests.integration.foreign_worlds import captured, keyed, lake, named, odd, orders, parked, placed, written
 from tests.integration.foreign_worlds.servers import Servers
 from tests.integration.foreign_worlds.world import World
 from tests.integration.runs import Runs, findings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BUILDERS: tuple[Callable[[], World], ...] = (
     *(orders.orders, keyed.meters, keyed.parts),
     *(named.people, named.quiet),
-    *(parked.ships,),
+    *(parked.ships, captured.captured, captured.flattened),
     *(placed.rooms, placed.grown, placed.deals, placed.visits),
     *(written.wagons, written.cars, lake.lake, odd.oddities),
 )
@@ -102,6 +102,19 @@ def test_the_figures_add_up(audits: Audits, name: str) -> None:
         assert apart == link.drifted + link.tolerated + link.in_flight
         assert dict(Counter(each["cause"] for each in told)) == link.by_cause
         assert dict(Counter(each["difference"] for each in told)) == link.by_difference
+
+
+@pytest.mark.parametrize("name", ["captured", "flattened"])
+def test_the_notes_say_what_a_person_can_do(audits: Audits, name: str) -> None:
+    """Of what the copy cannot hold, and of a placeholder that it took for a value."""
+    found, _ = audits.of(name)
+    unheld = [key for key, each in found.items() if any(captured.UNHELD in note["note"] for note in each["evidence"])]
+    apart = [key for key, told in audits.worlds[name].truth.items() if told.fields in (("code",), ("title",))]
+    assert sorted(apart) == sorted(unheld)
+    assert {"log_to_consumer"} == {found[key]["hop"] for key in unheld}
+    taken = [key for key, told in audits.worlds[name].truth.items() if set(captured.LARGE) <= set(told.fields)]
+    for key in taken:
+        assert any("REPLICA IDENTITY FULL" in note["note"] for note in found[key]["evidence"])
 
 
 @pytest.mark.parametrize("name", ["orders", "meters", "people"])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,8 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from reconcile.gather.log import gapped
-from reconcile.gather.log.avro import avro_schema
+from reconcile.gather.log.value_reader import value_reader
+from reconcile.lab import schema_registry
 from reconcile.settings.connections import Registry
 from reconcile.settings.settings import Settings
 from tests.integration.history.log_world import LogWorld, event
@@ -54,6 +53,15 @@ def test_each_record_is_kept_with_its_marks(world: LogWorld) -> None:
     assert {"e-1"} == {row["event_id"] for row in rows}
     (segment,) = history.index.segments
     assert (1, 1, 2) == (segment.null_keys, segment.unreadable_keys, segment.unreadable_values)
+
+
+def test_jsons_null_deletes_as_a_tombstone_does(world: LogWorld) -> None:
+    """Connect's JSON converter without schemas writes so the tombstones that `ExtractNewRecordState` gives a schema."""
+    world.create()
+    world.produce(("a", event(1)), ("a", b"null"))
+    rows = world.rows(world.extend())
+    marks = [(row["readable"], row["deletes"], row["tombstone"], row["value"]) for row in rows[1:]]
+    assert [(True, True, False, None)] == marks
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_avro_is_read_with_the_schema_of_a_file(world: LogWorld, tmp_path: Path)
     world.create()
     world.options = {"format": "avro", "schema": {"file": "user.avsc"}}
     world.produce(("a", _avro("Zoë", 2**53 + 1)), ("a", b"\x01"), ("a", None))
-    rows = world.rows(world.extend(avro=avro_schema(world.topic, tmp_path, Settings())))
+    rows = world.rows(world.extend(values=value_reader(world.topic, tmp_path, Settings())))
     assert [str(2**53 + 1), None, None] == [row["version"] for row in rows]
     assert [True, False, True] == [row["readable"] for row in rows]
     assert [{"name": "Zoë", "version": 2**53 + 1}] == [json.loads(row["value"]) for row in rows if row["value"]]
@@ -164,8 +172,10 @@ def test_avro_is_read_with_the_schema_that_a_registry_gives(world: LogWorld, reg
     """Each value names its schema by number; one that the registry does not know cannot be read."""
     world.create()
     world.options = {"format": "avro", "schema": {"registry": "registry"}}
-    world.produce(*(("a", struct.pack(">bI", 0, number) + _avro("Zoë", 4)) for number in (7, 99)))
-    rows = world.rows(world.extend(avro=avro_schema(world.topic, Path(), Settings(connections={"registry": registry}))))
+    world.produce(*(("a", struct.pack(">bI", 0, number) + _avro("Zoë", 4)) for number in (1, 99)))
+    rows = world.rows(
+        world.extend(values=value_reader(world.topic, Path(), Settings(connections={"registry": registry})))
+    )
     assert [("4", True), (None, False)] == [(row["version"], row["readable"]) for row in rows]
 
 
@@ -196,29 +206,13 @@ def test_keys_give_the_ids_that_the_domain_reads(spark: SparkSession, key_type: 
         ]
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A registry with one schema."""
-
-    def do_GET(self) -> None:
-        """Answer."""
-        found = {"/schemas/types": ["AVRO"], "/schemas/ids/7": {"schema": json.dumps(SCHEMA)}}.get(self.path)
-        self.send_response(200 if found else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps(found or {}).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    """A connection to a registry."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield Registry.model_validate({"registry": f"http://127.0.0.1:{server.server_port}"})
-        server.shutdown()
-        thread.join()
+    """A connection to a registry with one schema."""
+    held = schema_registry.Registry()
+    held.register("user-value", json.dumps(SCHEMA))
+    with schema_registry.serving(held):
+        yield Registry.model_validate({"registry": held.url})
 
 
 def _avro(name: str, version: int) -> bytes:

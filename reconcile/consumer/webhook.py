@@ -1,0 +1,68 @@
+"""Tells a web service of alerts: small JSON objects, sent by a thread of its own, so that no message waits for them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+_LOG = logging.getLogger(__name__)
+_AT_MOST = 100
+"""Alerts that wait to be sent; more are dropped, and logged as such."""
+_TO_ANSWER = 5.0
+
+
+class Webhook:
+    """Posts alerts to a URL, each once; what does not arrive is logged."""
+
+    def __init__(self, url: str, *, patience: float = _TO_ANSWER) -> None:
+        if not url.startswith(("https://", "http://")):
+            raise ValueError("a webhook is the URL of a web service: https://...")
+        self._url = url
+        self._patience = patience
+        self._waiting: queue.Queue[Mapping[str, Any]] = queue.Queue(_AT_MOST)
+        self._beginning = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def post(self, alert: Mapping[str, Any]) -> None:
+        """Send an alert soon; return at once."""
+        try:
+            self._waiting.put_nowait(alert)
+        except queue.Full:
+            _LOG.warning("the webhook is behind: the alert %s was not sent", alert["alert"])
+            return
+        with self._beginning:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True)
+                self._thread.start()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until all alerts are sent, for so long at most: what ends a consumer is to be heard of."""
+        deadline = time.monotonic() + seconds
+        with self._waiting.all_tasks_done:
+            while self._waiting.unfinished_tasks and (left := deadline - time.monotonic()) > 0:
+                self._waiting.all_tasks_done.wait(left)
+
+    def _run(self) -> None:
+        while True:
+            alert = self._waiting.get()
+            try:
+                self._send(alert)
+            except Exception as error:  # noqa: BLE001 - an alert that is not heard changes nothing
+                # The URL is a secret, and errors may repeat it.
+                reason = error.reason if isinstance(error, URLError) and not isinstance(error.reason, str) else error
+                _LOG.warning("the alert %s was not sent: %s", alert["alert"], type(reason).__name__)
+            finally:
+                self._waiting.task_done()
+
+    def _send(self, alert: Mapping[str, Any]) -> None:
+        body = json.dumps(alert, ensure_ascii=False).encode()
+        request = Request(self._url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310
+        with urlopen(request, timeout=self._patience) as answer:  # noqa: S310 - http and https alone
+            answer.read(1)

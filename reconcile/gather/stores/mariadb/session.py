@@ -1,0 +1,291 @@
+"""A read-only session with a MariaDB, and the one instant of it that a run sees: no other session can share it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from threading import RLock
+from typing import Any
+
+import pymysql
+from pymysql.converters import encoders
+from pymysql.cursors import Cursor, SSCursor
+
+from reconcile.gather.stores.mariadb import errors
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, STATEMENT_TIMEOUT, Collation, Snapshot
+from reconcile.settings.urls import MariaUrl
+
+_MEMORY = 1 << 30
+"""The largest table of groups that the server may keep in memory: a digest's has up to a million short rows."""
+# What is read, and what it looks like as text, must not depend on how the server or the account is set up.
+_RULES = {
+    "time_zone": "'+00:00'",
+    "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "lc_messages": "'en_US'",
+    "tmp_table_size": str(_MEMORY),
+    "max_heap_table_size": str(_MEMORY),
+    # Else a table is written anew before it is read.
+    "optimizer_switch": "'derived_merge=on'",
+    "wait_timeout": str(round(LONGEST_SNAPSHOT.total_seconds())),
+    # A reader that is slow, because Spark is, must not be cut off.
+    "net_write_timeout": str(round(LONGEST_SNAPSHOT.total_seconds())),
+}
+_RULES_OF_MARIADB = {
+    "idle_transaction_timeout": str(round(LONGEST_SNAPSHOT.total_seconds())),
+    "idle_readonly_transaction_timeout": str(round(LONGEST_SNAPSHOT.total_seconds())),
+}
+_DESCRIBE = (
+    "select connection_id(), utc_timestamp(6), version(), @@character_set_database, @@collation_database, @@read_only"
+)
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a statement gives."""
+
+    name: str
+    type: str
+    """By the name that Postgres has for it."""
+    charset: str | None = None
+    """How the table's column that it is stores text; None for what is computed."""
+    collation: str | None = None
+
+
+class MariaSession:
+    """A session whose every transaction is read only; the snapshot that it takes ends with it.
+
+    Its statements wait for each other: there is one connection, and all that is read is read by it.
+    """
+
+    def __init__(self, name: str, database: Any, statement_timeout: timedelta) -> None:
+        self.name = name
+        self.snapshot: Snapshot | None = None
+        self.is_mariadb = "mariadb" in database.get_server_info().lower()
+        self._database = database
+        self._statement_timeout = statement_timeout
+        self._in_snapshot = False
+        self._one_at_a_time = RLock()
+        rules = {**_RULES, **(_RULES_OF_MARIADB if self.is_mariadb else {})}
+        self._execute("set session transaction isolation level repeatable read")
+        self._execute("set " + ", ".join(f"session {name} = {value}" for name, value in rules.items()))
+        self._limit(statement_timeout)
+
+    @contextmanager
+    def looking_around(self) -> Iterator[None]:
+        """Open a transaction for what is to be known before the snapshot is taken, and end it."""
+        self._limit(timedelta(minutes=1))
+        self._execute("start transaction read only")
+        try:
+            yield
+        finally:
+            with suppress(pymysql.Error):
+                self._database.rollback()
+        self._limit(self._statement_timeout)
+
+    def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:  # noqa: ARG002
+        """Fix the instant that this session sees from now on."""
+        self._execute("start transaction with consistent snapshot, read only")
+        self._in_snapshot = True
+        number, at, version, charset, collation, _ = self.rows(_DESCRIBE)[0]
+        taken_at = datetime.fromisoformat(at).replace(tzinfo=UTC)
+        kind = Collation(charset, "m", collation, None)
+        self.snapshot = Snapshot(f"connection {number}", taken_at, version, bool(self.replica_state()), kind)
+        return self.snapshot
+
+    def replica_state(self) -> str | None:
+        """Query what shows that it is a replica, or read only; None where nothing does."""
+        with suppress(pymysql.Error), self._cursor_as_it_is() as cursor:
+            cursor.execute("show replica status")
+            if cursor.fetchall():
+                return "is a replica: it may be behind its primary"
+        if str(self.rows("select @@read_only")[0][0]) not in ("0", "OFF"):
+            return "is read only, as replicas are: it may be behind its primary"
+        return None
+
+    def end_snapshot(self) -> None:
+        """End the snapshot: the database may remove what only it still saw."""
+        with suppress(pymysql.Error):
+            self._database.rollback()
+
+    def require_alive(self) -> None:
+        """Raise SnapshotLostError unless the snapshot still stands: call it when all has been read under it."""
+        self.rows("select 1")
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement and read its rows; all values are text, bytes or None."""
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def batches(self, statement: str, size: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
+        """Run a statement and read its rows batch by batch, while nothing else runs in this session.
+
+        It may last as long as the snapshot does: how long it takes depends on who reads.
+        """
+        with self._one_at_a_time:
+            self._limit(LONGEST_SNAPSHOT)
+            with self._cursor(SSCursor) as cursor:
+                cursor.execute(statement)
+                while batch := cursor.fetchmany(size):
+                    yield list(batch)
+            self._limit(self._statement_timeout)
+
+    def described(self, statement: str) -> list[Column]:
+        """Query name and type of each column of a statement that gives no row.
+
+        A statement that the server does not take is for the caller, who knows where its text is from.
+        """
+        with self._cursor_as_it_is() as cursor:
+            cursor.execute(statement)
+            # No public name tells which column of a table it is.
+            fields: list[Any] = list(cursor._result.fields)  # type: ignore[attr-defined]
+        places = [(each.db.decode(), each.org_table, each.org_name) for each in fields]
+        stored = self._stored({(schema, table) for schema, table, _ in places if table})
+        return [_column(each, stored.get(place)) for each, place in zip(fields, places, strict=True)]
+
+    def columns(self, statement: str) -> list[Column]:
+        """Query name and type of each column of one of our own statements."""
+        try:
+            return self.described(statement)
+        except pymysql.Error as error:
+            raise errors.running(self.name, error, self._in_snapshot) from None
+
+    def count(self, relation: str, where: str) -> int:
+        """Count rows of a table or a query."""
+        return int(self.rows(f"select count(*) from {relation} where {where}")[0][0])
+
+    def estimate(self, relation: str) -> int:
+        """Query how many rows the planner expects of a table or a query."""
+        plan = self.rows(f"explain select 1 from {relation}")
+        return max((int(line[8]) for line in plan if line[8] is not None), default=0)
+
+    def quoted(self, text: str) -> str:
+        """Build a literal."""
+        with self._cursor_as_it_is() as cursor:
+            return str(cursor.mogrify("%s", (text,)))
+
+    def _stored(self, tables: set[tuple[str, str]]) -> dict[tuple[str, str, str], _Stored]:
+        """Query what the protocol does not tell of tables' columns: uuid, JSON, and how text is stored."""
+        if not tables:
+            return {}
+        wanted = ", ".join(f"({self.quoted(schema)}, {self.quoted(table)})" for schema, table in sorted(tables))
+        columns = self.rows(
+            "select table_schema, table_name, column_name, data_type, character_set_name, collation_name"
+            f" from information_schema.columns where (table_schema, table_name) in ({wanted})"
+        )
+        found = {(schema, table, name): _Stored(*rest) for schema, table, name, *rest in columns}
+        if self.is_mariadb:
+            checks = self.rows(
+                "select constraint_schema, table_name, check_clause from information_schema.check_constraints"
+                f" where (constraint_schema, table_name) in ({wanted})"
+            )
+            # JSON is text there, which a check sees to.
+            valid = {(schema, table, clause.lower()) for schema, table, clause in checks}
+            for (schema, table, name), stored in list(found.items()):
+                if (schema, table, f"json_valid(`{name}`)".lower()) in valid:
+                    found[schema, table, name] = replace(stored, kind="json")
+        return found
+
+    def _limit(self, longest: timedelta) -> None:
+        seconds = longest.total_seconds()
+        if self.is_mariadb:
+            self._execute(f"set session max_statement_time = {seconds}")
+        else:
+            self._execute(f"set session max_execution_time = {round(seconds * 1000)}")
+
+    def _execute(self, statement: str) -> None:
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+
+    @contextmanager
+    def _cursor(self, kind: type[Cursor] = Cursor) -> Iterator[Cursor]:
+        try:
+            with self._cursor_as_it_is(kind) as cursor:
+                yield cursor
+        except pymysql.Error as error:
+            raise errors.running(self.name, error, self._in_snapshot) from None
+
+    @contextmanager
+    def _cursor_as_it_is(self, kind: type[Cursor] = Cursor) -> Iterator[Cursor]:
+        with self._one_at_a_time, self._database.cursor(kind) as cursor:
+            yield cursor
+
+
+@contextmanager
+def open_maria_session(
+    name: str, url: MariaUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
+) -> Iterator[MariaSession]:
+    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
+    database: Any
+    try:
+        # Without the driver's conversions, which make something else of dates that no calendar has.
+        database = pymysql.connect(
+            **{"connect_timeout": 10, "program_name": "reconcile", "conv": encoders, **url.arguments()},
+            charset="utf8mb4",
+        )
+    except (pymysql.Error, RuntimeError, OSError, ValueError) as error:
+        raise errors.connecting(name, error) from None
+    try:
+        for option, value in _ALIVE.items():
+            if hasattr(socket, option):
+                database._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        yield MariaSession(name, database, statement_timeout)
+    finally:
+        with suppress(pymysql.Error):
+            database.close()
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the catalog says of a table's column."""
+
+    kind: str
+    charset: str | None
+    collation: str | None
+
+
+_BINARY, _UNSIGNED = 63, 32
+_ENUM_OR_SET = 256 | 2048
+_WHOLE = {1: "smallint", 2: "smallint", 9: "integer", 3: "integer", 8: "bigint", 13: "smallint"}
+_WHOLE_UNSIGNED = {**_WHOLE, 2: "integer", 3: "bigint", 8: "numeric(20,0)"}
+_PLAIN = {
+    4: "real",
+    5: "double precision",
+    7: "timestamp with time zone",
+    10: "date",
+    11: "time without time zone",
+    12: "timestamp without time zone",
+    14: "date",
+    245: "json",
+    255: "geometry",
+}
+_LONGEST_CHARACTER = 4
+
+
+def _column(field: Any, stored: _Stored | None) -> Column:
+    if stored is None:
+        return Column(field.name, _type(field))
+    kind = stored.kind if stored.kind in ("uuid", "json") else _type(field)
+    return Column(field.name, kind, stored.charset, stored.collation)
+
+
+def _type(field: Any) -> str:
+    """Choose the name that Postgres has for a type."""
+    code, unsigned = field.type_code, bool(field.flags & _UNSIGNED)
+    if code in _WHOLE:
+        return (_WHOLE_UNSIGNED if unsigned else _WHOLE)[code]
+    if code == 16:  # bits, which count as a number
+        return "bigint" if field.length < 64 else "numeric(20,0)"
+    if code in (0, 246):
+        return f"numeric({field.length - (field.scale > 0) - (not unsigned)},{field.scale})"
+    if code in _PLAIN:
+        return _PLAIN[code]
+    if code != 6 and field.charsetnr == _BINARY:
+        return "bytea"
+    if code in (253, 254, 15) and not field.flags & _ENUM_OR_SET and field.length:
+        return f"{'character' if code == 254 else 'character varying'}({field.length // _LONGEST_CHARACTER})"
+    return "text"

@@ -1,0 +1,153 @@
+"""Sessions with a MariaDB: one instant of it, nothing written, and each error by its name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reconcile.errors import ReconcileError
+from reconcile.gather.stores.errors import (
+    SnapshotLostError,
+    StatementTimeoutError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from reconcile.gather.stores.mariadb.session import MariaSession, open_maria_session
+from tests.integration.mariadb_server import MariaServer, mariadb_server
+from tests.ports import ports_of
+
+PORT = ports_of("mariadb server").postgres
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaServer]:
+    """One with a table of five rows, and one that the account may not read."""
+    with mariadb_server(PORT, "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES", "--default-time-zone=+05:00") as started:
+        started.run("create table numbers (id int primary key, at timestamp default '2026-01-01 00:00:00')")
+        started.run("insert into numbers (id) values (1), (2), (3), (4), (5)")
+        started.run("create database closed", database=None)
+        started.run("create table closed.numbers (id int)")
+        yield started
+
+
+@pytest.fixture
+def session(server: MariaServer) -> Iterator[MariaSession]:
+    """One as the audit opens it."""
+    with open_maria_session("shop", server.address(), timedelta(seconds=1)) as opened:
+        yield opened
+
+
+def test_a_snapshot_is_one_instant(server: MariaServer, session: MariaSession) -> None:
+    """What others write afterwards is not seen, also between its statements."""
+    snapshot = session.take_snapshot()
+    server.run("delete from numbers where id = 5")
+    try:
+        assert 5 == session.count("numbers", "true")
+    finally:
+        server.run("insert into numbers (id) values (5)")
+    assert not snapshot.replica
+    session.end_snapshot()
+
+
+def test_what_is_read_does_not_depend_on_the_server(session: MariaSession) -> None:
+    """Neither its time zone nor its quotes."""
+    session.take_snapshot()
+    assert [("2026-01-01 00:00:00", 'a"\n', "x")] == session.rows('select at, "a\\"\\n", \'x\' from numbers limit 1')
+    assert [("it's\\",)] == session.rows("select " + session.quoted("it's\\"))
+
+
+def test_nothing_can_be_written(session: MariaSession) -> None:
+    """Not even by an account that may."""
+    session.take_snapshot()
+    with pytest.raises(StoreRefusedError):
+        session.rows("insert into numbers (id) values (6)")
+    session.require_alive()
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "said"),
+    [
+        ({"password": "wrong"}, StoreRefusedError, "Check user, password and database"),
+        ({"user": "nobody"}, StoreRefusedError, "Check user, password and database"),
+        ({"database": "missing"}, StoreRefusedError, "Check user, password and database"),
+        ({"port": 1}, StoreUnreachableError, "cannot be reached"),
+    ],
+)
+def test_a_connection_that_is_not_made_says_why(
+    server: MariaServer, parts: dict[str, str], error: type[ReconcileError], said: str
+) -> None:
+    """Without the password."""
+    place = replace(server, port=int(parts.pop("port", server.port)))
+    with pytest.raises(error, match=said) as raised, open_maria_session("shop", place.address(**parts)):
+        pass
+    assert "nobody may see" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "said"),
+    [
+        ("select * from closed.numbers", StoreRefusedError, "grant select"),
+        ("select count(*) from numbers a, numbers b where sleep(0.2) = 0", StatementTimeoutError, "took too long"),
+        ("select exp(id * 1000) from numbers", StoreRefusedError, "error 1690"),
+        ("select missing from numbers", StoreRefusedError, "Unknown column 'missing'"),
+    ],
+)
+def test_a_statement_that_fails_says_why(
+    session: MariaSession, statement: str, error: type[ReconcileError], said: str
+) -> None:
+    """And the session goes on."""
+    session.take_snapshot()
+    with pytest.raises(error, match=said):
+        session.rows(statement)
+    session.require_alive()
+
+
+def test_a_snapshot_that_is_lost_is_named(server: MariaServer, session: MariaSession) -> None:
+    """The connection is gone, and what was read is no longer one instant."""
+    number = session.take_snapshot().id.removeprefix("connection ")
+    server.run(f"kill {number}")
+    with pytest.raises(SnapshotLostError, match="start the run again"):
+        session.rows("select count(*) from numbers")
+    with pytest.raises(SnapshotLostError):
+        session.require_alive()
+
+
+def test_a_table_that_is_altered_ends_the_snapshot(server: MariaServer, session: MariaSession) -> None:
+    """Its rows of then cannot be read any more."""
+    server.run("create or replace table altered (id int)")
+    session.take_snapshot()
+    server.run("alter table altered add column x int, algorithm = copy")
+    with pytest.raises(SnapshotLostError, match="was altered"):
+        session.count("altered", "true")
+
+
+def test_readers_wait_for_each_other(session: MariaSession) -> None:
+    """There is one connection."""
+    session.take_snapshot()
+    batches = session.batches("select id from numbers order by id", size=2)
+    assert [("1",), ("2",)] == next(batches)
+    found: list[int] = []
+    other = threading.Thread(target=lambda: found.append(session.count("numbers", "true")))
+    other.start()
+    assert [[("3",), ("4",)], [("5",)]] == list(batches)
+    other.join(60)
+    assert [5] == found
+
+
+def test_a_server_that_stops_is_told_of() -> None:
+    """By the name of the store, whether a snapshot was lost or not."""
+    with (
+        mariadb_server(PORT + 1) as stopping,
+        open_maria_session("shop", stopping.address()) as lost,
+        open_maria_session("shop", stopping.address()) as idle,
+    ):
+        lost.take_snapshot()
+        stopping.stop()
+        with pytest.raises(SnapshotLostError):
+            lost.require_alive()
+        with pytest.raises(StoreUnreachableError):
+            idle.rows("select 1")
