@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import ROUTED_BY, ROUTING
 from reconcile.audit.partitioner_inference import Inference
@@ -52,6 +52,12 @@ class Router:
             # Nobody saw it grow: it was before the history's first look at the log.
             former = (Former(inference.former, growth[0].ends if growth else {}), *former)
         return cls(inference.partitions, inference.placing, former, inference.trusted)
+
+    @property
+    def rules(self) -> list[Any]:
+        """All that decides on where a key belongs, as JSON can hold it."""
+        former = [[era.count, sorted(era.ends.items())] for era in self.former]
+        return [self.partitions, [each.value for each in self.candidates], former]
 
     def home(self, key: bytes | None) -> int | None:
         """Compute the partition of the key's next record; None where that is not known."""

@@ -14,17 +14,20 @@ from reconcile.gather.log.history_columns import (
     KEY,
     OFFSET,
     PARTITION,
+    READABLE,
     TIMESTAMP,
     TYPE,
     VERSION,
     by_partition,
 )
+from reconcile.gather.log.state import AggregatePart, Known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DENSE = 0.999
 """Versions count as growing by one where so many of all steps from an id's lowest to its highest are in the log."""
+_STEPS, _STEPS_KNOWN = "steps", "steps_known"
 
 
 def of_aggregates(log: DataFrame, ignored: Collection[str]) -> DataFrame:
@@ -46,19 +49,33 @@ def versions(records: DataFrame) -> DataFrame:
     return together.distinct().groupBy(ID).agg(f.count(f.lit(1)).alias(KNOWN), span.alias(SPAN))
 
 
-def density(versions: DataFrame) -> DataFrame:
-    """Decide, in one row, whether versions are dense: only then does a missing one mean anything."""
-    from pyspark.sql import functions as f
+def version_gaps(ignored: Collection[str]) -> AggregatePart:
+    """Name the part of the log's state that has the ids of which versions are missing, and sums that tell density."""
+    return AggregatePart(
+        name="version-gaps",
+        rules=sorted(ignored),
+        columns=f"{ID} string",
+        of=lambda records: versions(of_aggregates(records, ignored).where(READABLE)),
+        # Versions may be times in nanoseconds: their spans do not add up in 64 bits.
+        sums={_STEPS_KNOWN: f"sum({KNOWN} - 1)", _STEPS: f"sum(cast({SPAN} - 1 as decimal(38,0)))"},
+        kept=f"{SPAN} > {KNOWN}",
+    )
 
-    share = f.try_divide(f.sum(f.col(KNOWN) - 1), f.sum(f.col(SPAN) - 1))
-    return versions.agg(f.coalesce(share >= DENSE, f.lit(False)).alias("dense"))
+
+def are_dense(gaps: Known) -> bool:
+    """Decide whether versions are dense: only then does a missing one mean anything."""
+    return gaps.sums[_STEPS] > 0 and gaps.sums[_STEPS_KNOWN] / gaps.sums[_STEPS] >= DENSE
 
 
-def gapped(versions: DataFrame) -> DataFrame:
-    """Select the ids of which versions are missing."""
-    from pyspark.sql import functions as f
-
-    return versions.where(f.col(SPAN) > f.col(KNOWN)).select(ID)
+def strays(ignored: Collection[str], router: Router) -> AggregatePart:
+    """Name the part of the log's state that has the ids whose newest record stands in a wrong partition."""
+    return AggregatePart(
+        name="strays",
+        rules=[sorted(ignored), router.rules],
+        columns=f"{ID} string",
+        of=lambda records: misrouted(of_aggregates(records, ignored).where(READABLE), router),
+        sums={},
+    )
 
 
 def misrouted(records: DataFrame, router: Router) -> DataFrame:

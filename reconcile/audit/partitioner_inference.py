@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from reconcile.domain.partitioner import EXPLAINS, Partitioner, candidates, explained_shares, partition_of
-from reconcile.gather.log.history_columns import KEY, OFFSET, PARTITION, by_partition
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
-    from reconcile.contract.model import Topic
-    from reconcile.gather.log.index import Growth, Index, Range
+    from reconcile.gather.log.index import Growth, Range
+    from reconcile.gather.log.state import LogState
 
 Shares = Mapping[Partitioner, float]
 """The part of the samples that each partitioner explains."""
@@ -27,8 +25,6 @@ Sample = tuple[bytes, int]
 """A key, and the partition in which it stands."""
 
 INFER = "infer"
-SAMPLE = 20_000
-"""At most so many records are looked at to infer the partitioner."""
 PREVAILS = 0.9
 """The share of the keys that the partitioner of all but a stray producer has to explain."""
 
@@ -86,19 +82,17 @@ class Inference:
         return (self.prevailing,) if self.prevailing is not None else self.candidates
 
 
-def infer_from_log(records: DataFrame, index: Index, topic: Topic) -> Inference:
-    """Query at most SAMPLE records, spread over the log since its topic last grew, and infer the partitioner.
+def infer_from_log(state: LogState, growth: Sequence[Growth], declared: str = INFER) -> Inference:
+    """Infer the partitioner from a sample of the log since its topic last grew.
 
     Where the topic holds nothing since then, the records from before decide, under the count of that time.
     """
-    growth = index.partitions
-    declared = topic.partitioner
     if not growth:
         return infer([], 1, declared)
-    found = infer(_sample(records, index, _era(growth, len(growth) - 1)), growth[-1].count, declared)
+    found = infer(state.read_keys(_era(growth, len(growth) - 1)), growth[-1].count, declared)
     if found.seen or len(growth) == 1:
         return found
-    before = infer(_sample(records, index, _era(growth, len(growth) - 2)), growth[-2].count, declared)
+    before = infer(state.read_keys(_era(growth, len(growth) - 2)), growth[-2].count, declared)
     return replace(before, partitions=growth[-1].count)
 
 
@@ -203,26 +197,8 @@ def _candidates(samples: Sequence[Sample], shares: Shares, partitions: int) -> t
     return decided or found
 
 
-def _era(growth: tuple[Growth, ...], number: int) -> Mapping[int, Range]:
+def _era(growth: Sequence[Growth], number: int) -> Mapping[int, Range]:
     """Compute the offsets that were surely written under one of a topic's partition counts."""
     starts = growth[number].ends if number else {}
     later = growth[number + 1].after if number + 1 < len(growth) else {}
     return {p: (starts.get(p, 0), later.get(p, _EVERYWHERE)) for p in range(growth[number].count)}
-
-
-def _sample(records: DataFrame, index: Index, era: Mapping[int, Range]) -> list[tuple[bytes, int]]:
-    from pyspark.sql import functions as f
-
-    rows = sum(
-        min(held.rows, max(0, min(held.end, era[partition][1]) - max(held.start, era[partition][0])))
-        for segment in index.segments
-        for partition, held in segment.partitions.items()
-        if partition in era
-    )
-    if not rows:
-        return []
-    chosen = f.pmod(f.xxhash64(f.col(PARTITION), f.col(OFFSET)), f.lit(-(-rows // SAMPLE))) == 0
-    starts, ends = (by_partition({partition: bounds[end] for partition, bounds in era.items()}) for end in (0, 1))
-    within = (f.col(OFFSET) >= starts) & (f.col(OFFSET) < ends)
-    found = records.where(f.col(KEY).isNotNull() & within & chosen).select(KEY, PARTITION).limit(SAMPLE)
-    return [(bytes(row[KEY]), row[PARTITION]) for row in found.collect()]

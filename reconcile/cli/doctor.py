@@ -63,6 +63,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:
     from reconcile.audit.topology.facts import log_facts
     from reconcile.gather.fence.opening import open_fence
     from reconcile.gather.log.history import extend
+    from reconcile.gather.log.state import KeptState
     from reconcile.gather.log.store import HistoryStore
     from reconcile.gather.log.value_reader import value_reader
     from reconcile.gather.topology_facts import cluster_facts
@@ -83,7 +84,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:
         _LOG.info("reading the log")
         store = HistoryStore.of(Workspace(settings.workspace, spark))
         history = extend(spark, topic, connection, until, store, values=values)
-        log = log_facts(history.records(spark), history.index, topic)
+        log = log_facts(KeptState(spark, history), history.index, topic)
     return TopologyFacts(contract, fence, found, log)
 
 

@@ -27,8 +27,9 @@ from reconcile.gather.fence.fence import UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.log.history import History
-from reconcile.gather.log.history_columns import KEY, READABLE
+from reconcile.gather.log.history_columns import KEY
 from reconcile.gather.log.records import is_origin
+from reconcile.gather.log.state import KeptState, Known, LogState
 from reconcile.gather.log.undecided import UndecidedRecords
 from reconcile.gather.stores import row_columns
 from reconcile.pipeline import gather as gathering
@@ -97,6 +98,7 @@ class _Gathered:
     """By link."""
     log: DataFrame
     """The records of the ids of this run."""
+    state: LogState
     router: Router
 
 
@@ -134,41 +136,43 @@ class _Confirmed:
 def _gathered(job: Job, inputs: Inputs) -> _Gathered:
     gathered, fence = job.run.read(Gathered), job.run.read(Fence)
     history = gathering.log_history(job, fence)
-    inferred = infer_from_log(history.records(job.spark), history.index, job.contract.topic)
+    state, growth = KeptState(job.spark, history), history.index.partitions
+    router = Router.of(infer_from_log(state, growth, job.contract.topic.partitioner), growth)
     return _Gathered(
         inputs,
         fence,
         {each.consumer: each for each in gathered.links},
         {each.link: each for each in gathered.unread},
         history.records(job.spark, job.scope.ids),
-        Router.of(inferred, history.index.partitions),
+        state,
+        router,
     )
 
 
 def _compare(job: Job, gathered: _Gathered) -> _Compared:
     """Compare what was gathered, and add what agrees and may break."""
-    records = latent_candidates.of_aggregates(gathered.log, job.contract.topic.ignore_types).where(READABLE)
-    with (
-        persisted(latent_candidates.versions(records)) as versions,
-        persisted(latent_candidates.misrouted(records, gathered.router)) as misrouted,
-    ):
-        dense = _are_dense(job, versions)
-        gapped = [latent_candidates.gapped(versions)] if dense else []
-        links = [each for each in job.consumers if each.name in gathered.links]
-        found = []
-        for number, each in enumerate(links, 1):
-            link = job.contract.link(each)
-            with about(link=link, part=f"{number} of {len(links)}"), timed(_LOG, f"{link}: compared"):
-                # Where an event carries the whole state, no version before it matters.
-                found.append(_suspects(job, gathered, each, [misrouted, *(gapped if _folds(job, each) else ())]))
-        harmless = gapped and not all(_folds(job, each) for each in links)
-        return _Compared(tuple(found), dense, gapped[0].count() if harmless else 0)
-
-
-def _are_dense(job: Job, versions: DataFrame) -> bool:
-    """Decide whether the topic's versions grow by one: as the contract says, else as the log shows."""
+    ignored = job.contract.topic.ignore_types
+    gaps, strays = gathered.state.read(
+        latent_candidates.version_gaps(ignored), latent_candidates.strays(ignored, gathered.router)
+    )
     declared = job.contract.source.dense_versions
-    return bool(latent_candidates.density(versions).collect()[0][0]) if declared is None else declared
+    dense = latent_candidates.are_dense(gaps) if declared is None else declared
+    links = [each for each in job.consumers if each.name in gathered.links]
+    found = []
+    for number, each in enumerate(links, 1):
+        link = job.contract.link(each)
+        with about(link=link, part=f"{number} of {len(links)}"), timed(_LOG, f"{link}: compared"):
+            # Where an event carries the whole state, no version before it matters.
+            of_log = [strays, gaps] if dense and _folds(job, each) else [strays]
+            found.append(_suspects(job, gathered, each, [one.rows for one in of_log if one.count]))
+    harmless = dense and not all(_folds(job, each) for each in links)
+    return _Compared(tuple(found), dense, _among(job, gaps) if harmless else 0)
+
+
+def _among(job: Job, known: Known) -> int:
+    """Count the ids of this run of which the log's state has something to say."""
+    ids = job.scope.frame(job.spark, ID)
+    return known.count if ids is None or not known.count else known.rows.join(ids, ID, "left_semi").count()
 
 
 def _folds(job: Job, consumer: Consumer) -> bool:

@@ -16,6 +16,7 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather import topology_facts
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
+from reconcile.gather.log.state import KeptState
 from reconcile.kafka.client import ClusterClient
 from reconcile.kafka.transactions import hanging, how_to_end, query_open_transactions
 from reconcile.pipeline import record, tables
@@ -218,11 +219,12 @@ class _Planning:
 
     def _topic(self, cluster: ClusterClient, drafts: Sequence[_Draft]) -> TopicFacts:
         topic, view = self.job.contract.topic, LogView.read(self.job, cluster)
-        inference = infer_from_log(view.records, view.history.index, topic)
+        growth = view.history.index.partitions
+        inference = infer_from_log(KeptState(self.job.spark, view.history), growth, topic.partitioner)
         layout = cluster.layouts([topic.name])[topic.name]
         return TopicFacts(
             inference=inference,
-            router=Router.of(inference, view.history.index.partitions),
+            router=Router.of(inference, growth),
             form=view.form(cluster),
             compacted=layout is not None and layout.compacted,
             aggregates=view.aggregates(each for draft in drafts for each in draft.ids),

@@ -15,6 +15,8 @@ from reconcile.contract.model import Ledger
 from reconcile.domain.event import spelled
 from reconcile.gather.evidence import ledger
 from reconcile.gather.evidence.parked import SCHEMA as PARKED
+from reconcile.gather.log.index import Index
+from reconcile.gather.log.state import ScannedState
 from reconcile.gather.stores.spark_store import SparkStore
 
 if TYPE_CHECKING:
@@ -87,8 +89,10 @@ def test_versions_are_dense_where_most_steps_are_one(
     spark: SparkSession, versions: list[str | None], expected: bool
 ) -> None:
     """999 of 1,000 are needed, as few gaps make many findings; where nothing counts up, nothing is missing."""
-    log = spark.createDataFrame([("a", each) for each in versions], "id string, version string")
-    assert [(expected,)] == latent_candidates.density(latent_candidates.versions(log)).collect()
+    log = spark.createDataFrame([("a", each, True) for each in versions], "id string, version string, readable boolean")
+    index = Index(generation=1, cluster="main", topic="t", topic_id="i", derivation="d")
+    (gaps,) = ScannedState(log, index).read(latent_candidates.version_gaps(()))
+    assert expected == latent_candidates.are_dense(gaps)
 
 
 def test_spark_spells_ids_as_we_do(spark: SparkSession) -> None:

@@ -21,6 +21,7 @@ from reconcile.contract.model import Topic, load_contract
 from reconcile.domain.partitioner import Partitioner, partition_of
 from reconcile.files import committed
 from reconcile.gather.log.index import Growth, Held, Index, Segment
+from reconcile.gather.log.state import ScannedState
 from reconcile.gather.topology_facts import ClusterFacts, cluster_facts
 from reconcile.kafka.client import ClusterClient
 from reconcile.lab import faults, world
@@ -254,7 +255,8 @@ def placed(ids: list[str], partitions: int, partitioner: Partitioner = M, **more
 def seen_in(spark: SparkSession, found: list[tuple[Any, ...]], *growth: Growth, **topic: Any) -> LogFacts:
     """Give what a log tells."""
     said = Topic.model_validate({"cluster": "main", "name": "t", "version": "$.version", **topic})
-    return log_facts(spark.createDataFrame(found, COLUMNS), index_of(found, *growth), said)
+    index = index_of(found, *growth)
+    return log_facts(ScannedState(frame(spark, found), index), index, said)
 
 
 def frame(spark: SparkSession, found: list[tuple[Any, ...]]) -> DataFrame:
@@ -295,7 +297,7 @@ def test_only_what_was_written_since_the_growth_tells(spark: SparkSession) -> No
     found = rows(*old, *new)
     ends = {partition: sum(each["partition"] == partition for each in old) for partition in range(18)}
     index = index_of(found, grown(12, {}, {}), grown(18, ends, ends))
-    inference = infer_from_log(frame(spark, found), index, Topic.model_validate({"cluster": "main", "name": "t"}))
+    inference = infer_from_log(ScannedState(frame(spark, found), index), index.partitions)
     assert (M, 100, 18) == (inference.partitioner, inference.seen, inference.partitions)
 
 
@@ -304,7 +306,7 @@ def test_a_topic_that_is_silent_since_it_grew_tells_by_what_was_before(spark: Sp
     found = rows(*placed(keys(100), 12, C))
     ends = {partition: len(found) for partition in range(18)}
     index = index_of(found, grown(12, {}, {}), grown(18, ends, ends))
-    inference = infer_from_log(frame(spark, found), index, Topic.model_validate({"cluster": "main", "name": "t"}))
+    inference = infer_from_log(ScannedState(frame(spark, found), index), index.partitions)
     assert (C, 100, 18) == (inference.partitioner, inference.seen, inference.partitions)
 
 

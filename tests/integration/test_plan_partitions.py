@@ -18,6 +18,7 @@ from reconcile.contract.model import Topic
 from reconcile.domain.key import encode
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.history_columns import ID, OFFSET, PARTITION, TIMESTAMP
+from reconcile.gather.log.state import KeptState
 from reconcile.gather.log.store import HistoryStore
 from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
@@ -62,7 +63,7 @@ class Log:
     def router(self) -> Router:
         """Infer where keys belong."""
         history = self.history()
-        inference = infer_from_log(history.records(self.spark), history.index, self.topic)
+        inference = infer_from_log(KeptState(self.spark, history), history.index.partitions)
         return Router.of(inference, history.index.partitions)
 
     def places(self) -> dict[str, int]:
@@ -160,7 +161,7 @@ def test_two_clients_with_different_defaults_are_not_trusted(log: Log) -> None:
     by_librdkafka(log, IDS[:300])
     by_spark(log, IDS[300:])
     history = log.history()
-    inference = infer_from_log(history.records(log.spark), history.index, log.topic)
+    inference = infer_from_log(KeptState(log.spark, history), history.index.partitions)
     assert {None} == {Router.of(inference, history.index.partitions).home(id_text.encode()) for id_text in IDS}
     assert "%" in unknown_home(log.name, inference)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import ROUTED_BY, ROUTING
 from reconcile.audit.home_partition import Router, with_routing
@@ -29,6 +29,7 @@ from reconcile.gather.log.history_columns import (
     VALUE,
     VERSION,
 )
+from reconcile.gather.log.state import AggregatePart, Known, LogState, RecordPart
 from reconcile.gather.topology_facts import ClusterFacts
 from reconcile.kafka.layout import TopicLayout
 
@@ -164,14 +165,20 @@ class TopologyFacts:
                     yield link, consumer, each
 
 
-def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
-    """Query them from a log history's records: some six jobs of Spark."""
-    inference = infer_from_log(records, index, topic)
-    router = Router.of(inference, index.partitions)
-    segments = index.segments
+def log_facts(state: LogState, index: Index, topic: Topic) -> LogFacts:
+    """Read them from the state of a log's history."""
+    from reconcile.audit import latent_candidates
+
+    growth = index.partitions
+    inference = infer_from_log(state, growth, topic.partitioner)
+    segments, ignored = index.segments, topic.ignore_types
     held = sum(end - start for partition in _partitions(index) for start, end in index.held(partition))
     rows = sum(segment.rows for segment in segments)
-    missing, dense = _missing_versions(records, topic) if rows and topic.version else (0, False)
+    wanted = [_placement_part(Router.of(inference, growth))]
+    if topic.version:
+        wanted += [latent_candidates.version_gaps(ignored), _inversions_part(topic)]
+    placement, *of_versions = state.read(*wanted)
+    gaps, inversions = of_versions or (None, None)
     return LogFacts(
         inference=inference,
         records=rows,
@@ -179,123 +186,165 @@ def log_facts(records: DataFrame, index: Index, topic: Topic) -> LogFacts:
         unreadable_keys=sum(segment.unreadable_keys for segment in segments),
         odd_times=sum(segment.odd_times for segment in segments),
         gaps=max(0, held - rows),
-        growth=index.partitions,
-        types=_types(records, topic, rows) if rows else (),
-        deletions=_deletions(records, topic, rows) if rows else DeletionFacts(),
-        placement=_placement(records, router) if rows else Placement(),
-        inversions=_inversions(records, topic) if rows and topic.version else None,
-        version_gaps=missing,
-        dense_versions=dense,
+        growth=growth,
+        types=_types(state.read_stretches(_types_part(topic))),
+        deletions=_deletions(state.read_stretches(_deletions_part(topic))),
+        placement=_placement(placement),
+        inversions=None if inversions is None else _inversions(inversions),
+        version_gaps=0 if gaps is None else gaps.count,
+        dense_versions=gaps is not None and latent_candidates.are_dense(gaps),
     )
-
-
-def _missing_versions(records: DataFrame, topic: Topic) -> tuple[int, bool]:
-    """Query of how many ids versions are missing, and whether the log's versions are dense."""
-    from reconcile.audit import latent_candidates
-
-    known = latent_candidates.versions(latent_candidates.of_aggregates(records, topic.ignore_types))
-    gapped = latent_candidates.gapped(known).count()
-    return gapped, bool(latent_candidates.density(known).collect()[0][0])
 
 
 def _partitions(index: Index) -> set[int]:
     return {partition for segment in index.segments for partition in segment.partitions}
 
 
-def _placement(records: DataFrame, router: Router) -> Placement:
+def _placement_part(router: Router) -> AggregatePart:
+    """Name the part of the log's state that has the ids with a record in a wrong partition."""
     from pyspark.sql import functions as f
 
-    # A home depends on the key alone, and what excuses a record excuses older ones: the newest of each place tells.
-    newest = (
-        records.where(f.col(ID).isNotNull())
-        .groupBy(ID, KEY, PARTITION)
-        .agg(f.max(OFFSET).alias(OFFSET), f.max_by(TIMESTAMP, OFFSET).alias(TIMESTAMP))
+    def of(records: DataFrame) -> DataFrame:
+        # A home depends on the key alone, and what excuses a record excuses older ones: the newest of each place tells.
+        newest = (
+            records.where(f.col(ID).isNotNull())
+            .groupBy(ID, KEY, PARTITION)
+            .agg(f.max(OFFSET).alias(OFFSET), f.max_by(TIMESTAMP, OFFSET).alias(TIMESTAMP))
+        )
+        wrong = f.col(ROUTING) == Routing.WRONG.value
+        return (
+            with_routing(newest, router)
+            .groupBy(ID)
+            .agg(
+                (f.count_distinct(PARTITION) > 1).alias("spread"),
+                f.max(wrong).alias("stray"),
+                f.max(f.col(ROUTING) == Routing.UNKNOWN.value).alias("unknown"),
+                f.max_by(wrong, f.struct(TIMESTAMP, OFFSET)).alias("stray_last"),
+                f.unix_micros(f.max(f.when(wrong, f.col(TIMESTAMP)))).alias("stray_at"),
+                f.collect_set(f.when(wrong, f.coalesce(ROUTED_BY, f.lit("")))).alias(ROUTED_BY),
+            )
+        )
+
+    return AggregatePart(
+        name="placement",
+        rules=router.rules,
+        columns=f"{ID} string, stray_last boolean, stray_at bigint, {ROUTED_BY} array<string>",
+        of=of,
+        sums={
+            "ids": "count(1)",
+            "spread": "count_if(spread)",
+            "grown": "count_if(spread and not stray and not unknown)",
+        },
+        kept="stray",
     )
-    routed = with_routing(newest, router)
-    wrong = f.col(ROUTING) == Routing.WRONG.value
-    each = routed.groupBy(ID).agg(
-        (f.count_distinct(PARTITION) > 1).alias("spread"),
-        f.max(wrong).alias("stray"),
-        f.max(f.col(ROUTING) == Routing.UNKNOWN.value).alias("unknown"),
-        f.max_by(wrong, f.struct(TIMESTAMP, OFFSET)).alias("stray_last"),
-        f.max(f.when(wrong, f.col(TIMESTAMP))).alias("stray_at"),
-    )
-    spread, stray = f.col("spread"), f.col("stray")
-    row = each.agg(
-        f.count(f.lit(1)).alias("ids"),
-        f.count_if(spread).alias("spread"),
-        f.count_if(spread & ~stray & ~f.col("unknown")).alias("grown"),
-        f.count_if(stray).alias("stray"),
-        f.count_if("stray_last").alias("stray_last"),
-        _instant("stray_at"),
-    ).collect()[0]
-    routed_by: dict[str, int] = {}
-    if row["stray"]:
-        stray_records = routed.where(wrong).groupBy(f.coalesce(ROUTED_BY, f.lit("")).alias(ROUTED_BY))
-        counted = stray_records.agg(f.count_distinct(ID).alias("ids")).orderBy(f.desc("ids"), ROUTED_BY)
-        routed_by = {each[ROUTED_BY]: each["ids"] for each in counted.collect()}
-    counts = {name: int(row[name]) for name in ("ids", "spread", "grown", "stray", "stray_last")}
-    return Placement(**counts, stray_at=_utc(row["stray_at"]), routed_by=routed_by)
 
 
-def _inversions(records: DataFrame, topic: Topic) -> Inversions:
+def _placement(known: Known) -> Placement:
+    from pyspark.sql import functions as f
+
+    ids, spread, grown = (known.sums[each] for each in ("ids", "spread", "grown"))
+    if not known.count:
+        return Placement(ids, spread, grown)
+    (row,) = known.rows.agg(f.count_if("stray_last").alias("last"), f.max("stray_at").alias("at")).collect()
+    counted = known.rows.select(f.explode(ROUTED_BY).alias(ROUTED_BY)).groupBy(ROUTED_BY).count()
+    routed_by = {each[ROUTED_BY]: each["count"] for each in counted.orderBy(f.desc("count"), ROUTED_BY).collect()}
+    return Placement(ids, spread, grown, known.count, row["last"], _utc(row["at"]), routed_by)
+
+
+def _inversions_part(topic: Topic) -> AggregatePart:
+    """Name the part of the log's state that has the ids whose versions go down."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    here = Window.partitionBy(ID, PARTITION).orderBy(OFFSET)
-    ignored = f.coalesce(f.col(TYPE).isin(*topic.ignore_types), f.lit(False))
-    numbered = records.where(f.col(ID).isNotNull() & ~ignored).select(
-        ID, PARTITION, OFFSET, TIMESTAMP, f.col(VERSION).try_cast("decimal(38,0)").alias("number"), DELETES
+    from reconcile.audit import latent_candidates
+
+    def of(records: DataFrame) -> DataFrame:
+        here = Window.partitionBy(ID, PARTITION).orderBy(OFFSET)
+        numbered = latent_candidates.of_aggregates(records, topic.ignore_types).select(
+            ID, PARTITION, OFFSET, TIMESTAMP, f.col(VERSION).try_cast("decimal(38,0)").alias("number"), DELETES
+        )
+        # An aggregate that is made anew may count from one again.
+        lives = numbered.withColumn("life", f.count_if(DELETES).over(here.rowsBetween(Window.unboundedPreceding, -1)))
+        before = Window.partitionBy(ID, PARTITION, "life").orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
+        # A deletion by a test may be of a row of which its connector knows the key alone: its version is a filled in 0.
+        told = f.col("number") > 0 if topic.delete_tests else f.lit(True)
+        inverted = lives.withColumn("before", f.max("number").over(before)).where(
+            (f.col("number") < f.col("before")) & told
+        )
+        newest = f.unix_micros(f.max(TIMESTAMP)).alias("last_at")
+        return inverted.groupBy(ID).agg(f.count(f.lit(1)).alias("records"), newest)
+
+    return AggregatePart(
+        name="inversions",
+        rules=[sorted(topic.ignore_types), bool(topic.delete_tests)],
+        columns=f"{ID} string, records bigint, last_at bigint",
+        of=of,
+        sums={"records": "sum(records)"},
     )
-    # An aggregate that is made anew may count from one again.
-    lives = numbered.withColumn("life", f.count_if(DELETES).over(here.rowsBetween(Window.unboundedPreceding, -1)))
-    before = Window.partitionBy(ID, PARTITION, "life").orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
-    # A deletion by a test may be of a row of which its connector knows the key alone: its version is a filled in 0.
-    told = f.col("number") > 0 if topic.delete_tests else f.lit(True)
-    row = (
-        lives.withColumn("before", f.max("number").over(before))
-        .where((f.col("number") < f.col("before")) & told)
-        .agg(f.count_distinct(ID).alias("ids"), f.count(f.lit(1)).alias("records"), _instant(TIMESTAMP))
-    ).collect()[0]
-    return Inversions(row["ids"], row["records"], _utc(row[TIMESTAMP]))
 
 
-def _types(records: DataFrame, topic: Topic, rows: int) -> tuple[TypeFacts, ...]:
+def _inversions(known: Known) -> Inversions:
     from pyspark.sql import functions as f
 
-    versioned = f.lit(topic.version is not None) & ~f.coalesce(f.col(TYPE).isin(*topic.ignore_types), f.lit(False))
-    counted = (
-        records.groupBy(TYPE)
-        .agg(
-            f.count(f.lit(1)).alias("records"),
-            f.count_if(~f.col(READABLE)).alias("unreadable"),
-            f.count_if(versioned & f.col(READABLE) & ~f.col(DELETES) & f.col(VERSION).isNull()).alias("unversioned"),
+    if not known.count:
+        return Inversions()
+    (row,) = known.rows.agg(f.max("last_at").alias("last_at")).collect()
+    return Inversions(known.count, known.sums["records"], _utc(row["last_at"]))
+
+
+def _types_part(topic: Topic) -> RecordPart:
+    """Name the part of the log's state that counts the types of events, and lists the fields that they carry."""
+    from pyspark.sql import functions as f
+
+    def of(records: DataFrame, rows: int) -> Any:
+        ignored = f.coalesce(f.col(TYPE).isin(*topic.ignore_types), f.lit(False))
+        states = f.lit(topic.version is not None) & ~ignored & f.col(READABLE) & ~f.col(DELETES)
+        counted = (
+            records.groupBy(TYPE)
+            .agg(
+                f.count(f.lit(1)).alias("records"),
+                f.count_if(~f.col(READABLE)).alias("unreadable"),
+                f.count_if(states & f.col(VERSION).isNull()).alias("unversioned"),
+            )
+            .orderBy(f.desc("records"), TYPE)
+            .limit(MOST_TYPES)
         )
-        .orderBy(f.desc("records"), TYPE)
-        .limit(MOST_TYPES)
-    )
-    fields = f.array_sort(f.json_object_keys(VALUE))
-    shapes = (
-        records.where(f.col(VALUE).isNotNull() & _sampled(rows))
-        .select(TYPE, fields.alias("fields"))
-        .groupBy(TYPE)
-        .agg(f.collect_set("fields").alias("shapes"))
-    )
-    found = {row[TYPE]: [frozenset(shape) for shape in row["shapes"]] for row in shapes.collect()}
-    return tuple(
+        fields = f.array_sort(f.json_object_keys(VALUE))
+        shapes = (
+            records.where(f.col(VALUE).isNotNull() & _sampled(rows))
+            .select(TYPE, fields.alias("fields"))
+            .groupBy(TYPE)
+            .agg(f.collect_set("fields").alias("shapes"))
+        )
+        found = {row[TYPE]: row["shapes"] for row in shapes.collect()}
+        return [[*row, found.get(row[TYPE], [])] for row in counted.collect()]
+
+    return RecordPart("types", [topic.version is not None, sorted(topic.ignore_types)], of)
+
+
+def _types(stretches: Iterable[Any]) -> tuple[TypeFacts, ...]:
+    """Add up what is known of each type of events."""
+    found: dict[str | None, list[Any]] = {}
+    for name, *counts, shapes in (each for stretch in stretches for each in stretch):
+        known = found.setdefault(name, [[0, 0, 0], []])
+        known[0] = [one + other for one, other in zip(known[0], counts, strict=True)]
+        known[1] += [frozenset(shape) for shape in shapes]
+    facts = (
         TypeFacts(
-            name=row[TYPE],
-            records=row["records"],
-            unreadable=row["unreadable"],
-            unversioned=row["unversioned"],
-            always=frozenset.intersection(*seen) if (seen := found.get(row[TYPE], [])) else frozenset(),
-            ever=frozenset().union(*seen),
+            name,
+            records,
+            unreadable,
+            unversioned,
+            always=frozenset.intersection(*shapes) if shapes else frozenset(),
+            ever=frozenset().union(*shapes),
         )
-        for row in counted.collect()
+        for name, ((records, unreadable, unversioned), shapes) in found.items()
     )
+    return tuple(sorted(facts, key=lambda each: (-each.records, each.name or ""))[:MOST_TYPES])
 
 
-def _deletions(records: DataFrame, topic: Topic, rows: int) -> DeletionFacts:
+def _deletions_part(topic: Topic) -> RecordPart:
+    """Name the part of the log's state that counts deletions, by the forms in which connectors write them."""
     from pyspark.sql import functions as f
 
     from reconcile.audit.events import lenient
@@ -304,20 +353,30 @@ def _deletions(records: DataFrame, topic: Topic, rows: int) -> DeletionFacts:
     paths = dict.fromkeys(path for test in tests for path in mapping.paths(test))
     names = {path: f"_path_{number}" for number, path in enumerate(paths)}
     places = {path: "$" + "".join(f"['{step}']" for step in mapping.steps(path)) for path in paths}
-    values = {name: f.get_json_object(VALUE, places[path]) for path, name in names.items()}
-    sampled = records.where(_sampled(rows)).withColumns(values)
-    with lenient(records.sparkSession):
-        holds = {test: f.expr(f"coalesce((\n{mapping.with_names(test, names)}\n), false)") for test in tests}
-        marked = sampled.select(
-            TOMBSTONE, DELETES, *(holds[test].alias(f"_test_{number}") for number, test in enumerate(tests))
+
+    def of(records: DataFrame, rows: int) -> Any:
+        values = {name: f.get_json_object(VALUE, places[path]) for path, name in names.items()}
+        sampled = records.where(_sampled(rows)).withColumns(values)
+        with lenient(records.sparkSession):
+            holds = {test: f.expr(f"coalesce((\n{mapping.with_names(test, names)}\n), false)") for test in tests}
+            marked = sampled.select(
+                TOMBSTONE, DELETES, *(holds[test].alias(f"_test_{number}") for number, test in enumerate(tests))
+            )
+        looks = [f.col(f"_test_{number}") for number in range(len(_DELETION_FORMS))]
+        read = reduce(or_, (f.col(f"_test_{number}") for number in range(len(looks), len(tests))), f.col(DELETES))
+        counted = marked.agg(
+            f.count_if(TOMBSTONE), *(f.count_if(each) for each in looks), *(f.count_if(each & ~read) for each in looks)
         )
-    looks = [f.col(f"_test_{number}") for number in range(len(_DELETION_FORMS))]
-    read = reduce(or_, (f.col(f"_test_{number}") for number in range(len(looks), len(tests))), f.col(DELETES))
-    counted = marked.agg(
-        f.count_if(TOMBSTONE), *(f.count_if(each) for each in looks), *(f.count_if(each & ~read) for each in looks)
-    )
-    tombstones, *numbers = (int(each) for each in counted.collect()[0])
-    events, unread = numbers[: len(looks)], numbers[len(looks) :]
+        return [int(each) for each in counted.collect()[0]]
+
+    return RecordPart("deletions", tests, of)
+
+
+def _deletions(stretches: Sequence[Any]) -> DeletionFacts:
+    if not stretches:
+        return DeletionFacts()
+    tombstones, *numbers = (sum(counts) for counts in zip(*stretches, strict=True))
+    events, unread = numbers[: len(_DELETION_FORMS)], numbers[len(_DELETION_FORMS) :]
     return DeletionFacts(
         tombstones,
         {form: number for form, number in zip(_DELETION_FORMS, events, strict=True) if number},
@@ -330,13 +389,6 @@ def _sampled(rows: int) -> Column:
     from pyspark.sql import functions as f
 
     return f.pmod(f.xxhash64(PARTITION, OFFSET), f.lit(-(-rows // _SHAPES_FROM))) == 0
-
-
-def _instant(column: str) -> Column:
-    """Build the newest time as microseconds, which no time zone of the driver's changes."""
-    from pyspark.sql import functions as f
-
-    return f.unix_micros(f.max(column)).alias(column)
 
 
 def _utc(microseconds: int | None) -> datetime | None:

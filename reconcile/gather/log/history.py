@@ -52,12 +52,18 @@ class History:
     index: Index
     derivation: Derivation
 
-    def records(self, spark: SparkSession, ids: Iterable[str] | DataFrame | None = None) -> DataFrame:
-        """Read the records, under the names in `history_columns`: all of them, or those of some ids.
+    def records(
+        self,
+        spark: SparkSession,
+        ids: Iterable[str] | DataFrame | None = None,
+        segments: Iterable[str] | None = None,
+    ) -> DataFrame:
+        """Read the records, under the names in `history_columns`: all of them, or those of some ids, or segments.
 
         Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many.
         """
-        paths = [literal(self.home.uri(segment.name)) for segment in self.index.segments]
+        names = [segment.name for segment in self.index.segments] if segments is None else segments
+        paths = [literal(self.home.uri(name)) for name in names]
         if paths:
             stored = spark.read.schema(self.derivation.schema).parquet(*paths)
         else:
