@@ -91,6 +91,7 @@ def main() -> None:
     postgres.up()
     try:
         with mariadb_server(PORT + 1, "--innodb-buffer-pool-size=2G") as maria:
+            maria.run("grant process on *.* to audit@localhost")
             fill(lab, maria, asked.rows)
             with sides(lab, maria, asked.rows) as (ours, theirs, of_maria):
                 measure(ours, theirs, of_maria, asked.rows)
@@ -132,9 +133,9 @@ def measure(ours: PostgresRows, theirs: PostgresRows, of_maria: MariaRows, rows:
         "rows a side": f"{rows:,}",
         "Postgres with Postgres, native": f"{native:.1f} s",
         "Postgres with Postgres, portable": f"{portable:.1f} s",
-        "Postgres with MariaDB, portable": f"{across:.1f} s = {across / portable:.2f} x portable (goal 3),"
-        f" {across / native:.2f} x native",
-        "the digest of the MariaDB alone": f"{alone:.1f} s",
+        "Postgres with MariaDB, portable": f"{across:.1f} s = {across / portable:.2f} x portable,"
+        f" {across / native:.2f} x native (goal 3)",
+        "the digest of the MariaDB alone": f"{alone:.1f} s by {1 + len(of_maria.store.session.beside)} sessions",
     }.items():
         sys.stdout.write(f"{name:<40} {value}\n")
 

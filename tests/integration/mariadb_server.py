@@ -27,11 +27,12 @@ class MariaServer:
     port: int
     process: subprocess.Popen[bytes]
 
-    def url(self, database: str = "shop", user: str = "audit", password: str = PASSWORD) -> str:
+    def url(self, database: str = "shop", user: str = "audit", password: str = PASSWORD, sessions: int = 2) -> str:
         """Where a database of it is, with the password."""
-        return f"mariadb://{user}:{password.replace(' ', '%20')}@127.0.0.1:{self.port}/{database}"
+        account = f"{user}:{password.replace(' ', '%20')}"
+        return f"mariadb://{account}@127.0.0.1:{self.port}/{database}?sessions={sessions}"
 
-    def address(self, **parts: str) -> MariaUrl:
+    def address(self, **parts: Any) -> MariaUrl:
         """The same, parsed."""
         return parse_mariadb(self.url(**parts))
 

@@ -124,9 +124,9 @@ class World:
 
     @contextmanager
     def sides(self, maria: Side, postgres: Side, *, copy_is_maria: bool) -> Iterator[tuple[MariaRows, PostgresRows]]:
-        """Open both sides, as they would be compared."""
-        url = parse(self.lab.url("postgres", "postgres"))
-        with open_maria_session("theirs", self.maria.address()) as theirs, open_session("ours", url) as ours:
+        """Open both sides, as they would be compared: the MariaDB as a copy by three sessions, else by one."""
+        url, place = parse(self.lab.url("postgres", "postgres")), self.maria.address(sessions=3 if copy_is_maria else 1)
+        with open_maria_session("theirs", place) as theirs, open_session("ours", url) as ours:
             theirs.take_snapshot()
             snapshot = ours.take_snapshot()
             types = maria_types(theirs, maria), postgres_types(ours, postgres)
@@ -165,6 +165,7 @@ def world() -> Iterator[World]:
         closing(psycopg2.connect(lab.url("postgres", "postgres"))) as connection,
     ):
         connection.autocommit = True
+        maria.run("grant process on *.* to audit@localhost")
         world = World(lab, maria, connection)
         made = "create table every_type (id uuid primary key, {})".format
         maria.run(made(", ".join(f"{name} {each[0]}" for name, each in TYPES.items())))

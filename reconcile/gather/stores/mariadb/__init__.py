@@ -1,1 +1,1 @@
-"""MariaDB and MySQL as stores: one session with one snapshot, digests by the portable hash, rows in canonical form."""
+"""MariaDB and MySQL as stores: sessions with one snapshot, digests by the portable hash, rows in canonical form."""

@@ -56,14 +56,8 @@ class MariaRelation(Relation):
         table = self._rows.table
         if table is None:
             return None
-        *schema, name = table.split(".")
-        of = self._session.quoted(schema[0]) if schema else "database()"
-        found = self._session.rows(
-            f"select engine from information_schema.tables where table_schema = {of}"
-            f" and table_name = {self._session.quoted(name)} and table_type = 'BASE TABLE'"
-        )
-        engine = next((engine for (engine,) in found if engine not in _WITH_SNAPSHOTS), None)
-        if engine is None:
+        engine = self._session.engine(table)
+        if engine is None or engine in _WITH_SNAPSHOTS:
             return None
         return f"{table} is a table of the engine {engine}, which has no snapshots: make it InnoDB, or read it by jdbc:"
 

@@ -1,11 +1,13 @@
-"""A side of a link that lies in a MariaDB: its digest, and its rows, which one session reads for Spark."""
+"""A side of a link that lies in a MariaDB: its digest, by all its sessions, and its rows, which one reads for Spark."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,13 +24,14 @@ from reconcile.gather.stores.mariadb.session import Column, MariaSession
 
 _TEXT = CanonicalType(Kind.TEXT)
 _AT_ONCE = 2000
+_HALF = (1 << 32) - 1
 _HELD = 64 << 20
 """About how many bytes of rows this process holds at most; Spark has those before them."""
 
 
 @dataclass(frozen=True)
 class MariaStore:
-    """A MariaDB at one instant, which our session keeps and alone can read."""
+    """A MariaDB at one instant, which our session keeps."""
 
     session: MariaSession
 
@@ -92,10 +95,23 @@ class MariaRows:
         """Query bucket, rows, high and low; and whether no id can stand twice."""
         if self.reading.mode is not Mode.PORTABLE:
             raise ValueError("a MariaDB has the portable digest only")
-        found = [line for batch in self.store.session.batches(statements.digest(self.reading)) for line in batch]
+        sessions = self._sessions()
+        parts = statements.parts(self.reading, len(sessions))
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            return _added(pool.map(self._lines, sessions, parts)), self._ids_are_unique()
+
+    def _sessions(self) -> list[MariaSession]:
+        """Choose who hashes: those beside ours show the same rows of InnoDB's tables, and of no other's."""
+        session, table = self.store.session, self.reading.side.table
+        shared = bool(session.beside) and table is not None and session.engine(table) == "InnoDB"
+        return [session, *(session.beside if shared else [])]
+
+    def _lines(self, session: MariaSession, where: str) -> list[tuple[int, int, int]]:
+        """Query bucket, rows, and the sum of their hashes."""
+        found = [line for batch in session.batches(statements.digest(self.reading, where)) for line in batch]
         if any(too_large == "1" for *_, too_large in found):
             raise _too_large(self.store.name)
-        return [(int(b), int(n), int(high), int(low)) for b, n, high, low, _ in found], self._ids_are_unique()
+        return [(int(b), int(n), int(high) << 32 | int(low)) for b, n, high, low, _ in found]
 
     def repeated(self) -> Iterator[int]:
         """Query the buckets that hold an id twice, and perhaps some others."""
@@ -153,15 +169,24 @@ class MariaRows:
         side, session = self.reading.side, self.store.session
         if side.table is None:
             return False
-        *schema, name = side.table.split(".")
-        of = session.quoted(schema[0]) if schema else "database()"
+        schema, name = session.schema_and_name(side.table)
         indexes: dict[str, set[str]] = {}
         for index, column in session.rows(
-            f"select index_name, column_name from information_schema.statistics where table_schema = {of}"
-            f" and table_name = {session.quoted(name)} and non_unique = 0"
+            f"select index_name, column_name from information_schema.statistics where table_schema = {schema}"
+            f" and table_name = {name} and non_unique = 0"
         ):
             indexes.setdefault(index, set()).add(column.lower())
         return any(columns <= {each.lower() for each in side.id} for columns in indexes.values())
+
+
+def _added(parts: Iterable[Iterable[tuple[int, int, int]]]) -> list[tuple[int, int, int, int]]:
+    """Add the digests of parts of a table, modulo 2^64."""
+    rows: Counter[int] = Counter()
+    totals: Counter[int] = Counter()
+    for bucket, counted, total in chain.from_iterable(parts):
+        rows[bucket] += counted
+        totals[bucket] += total
+    return [(bucket, rows[bucket], total >> 32 & _HALF, total & _HALF) for bucket, total in totals.items()]
 
 
 def _up_to(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:

@@ -1,10 +1,11 @@
-"""A read-only session with a MariaDB, and the one instant of it that a run sees: no other session can share it."""
+"""A read-only session with a MariaDB, and the one instant of it that a run sees."""
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from threading import RLock
@@ -14,10 +15,13 @@ import pymysql
 from pymysql.converters import encoders
 from pymysql.cursors import Cursor, SSCursor
 
-from reconcile.gather.stores.mariadb import errors
+from reconcile.errors import ReconcileError
+from reconcile.gather.stores.mariadb import errors, one_instant
+from reconcile.gather.stores.mariadb.one_instant import Place
 from reconcile.gather.stores.session import LONGEST_SNAPSHOT, STATEMENT_TIMEOUT, Collation, Snapshot
 from reconcile.settings.urls import MariaUrl
 
+_LOG = logging.getLogger(__name__)
 _MEMORY = 1 << 30
 """The largest table of groups that the server may keep in memory: a digest's has up to a million short rows."""
 # What is read, and what it looks like as text, must not depend on how the server or the account is set up.
@@ -58,12 +62,21 @@ class Column:
 class MariaSession:
     """A session whose every transaction is read only; the snapshot that it takes ends with it.
 
-    Its statements wait for each other: there is one connection, and all that is read is read by it.
+    Its statements wait for each other: there is one connection. Sessions beside it may see the same instant.
     """
 
-    def __init__(self, name: str, database: Any, statement_timeout: timedelta) -> None:
+    def __init__(
+        self,
+        name: str,
+        database: Any,
+        statement_timeout: timedelta,
+        open_beside: Callable[[], list[MariaSession]] | None = None,
+    ) -> None:
         self.name = name
         self.snapshot: Snapshot | None = None
+        self.beside: list[MariaSession] = []
+        """Sessions whose snapshots are proven to be of the same instant; often there are none."""
+        self._open_beside = open_beside
         self.is_mariadb = "mariadb" in database.get_server_info().lower()
         self._database = database
         self._statement_timeout = statement_timeout
@@ -87,14 +100,51 @@ class MariaSession:
         self._limit(self._statement_timeout)
 
     def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:  # noqa: ARG002
-        """Fix the instant that this session sees from now on."""
-        self._execute("start transaction with consistent snapshot, read only")
-        self._in_snapshot = True
+        """Fix the instant that this session sees from now on, and sessions beside it if it can be proven."""
+        if self._open_beside is not None and self.is_mariadb:
+            self._begin_beside(self._open_beside)
+        if not self.beside:
+            self.begin()
+        for session in (self, *self.beside):
+            session._in_snapshot = True
         number, at, version, charset, collation, _ = self.rows(_DESCRIBE)[0]
         taken_at = datetime.fromisoformat(at).replace(tzinfo=UTC)
         kind = Collation(charset, "m", collation, None)
         self.snapshot = Snapshot(f"connection {number}", taken_at, version, bool(self.replica_state()), kind)
         return self.snapshot
+
+    def begin(self) -> None:
+        """Begin a snapshot; the one before it ends."""
+        self._execute("start transaction with consistent snapshot, read only")
+
+    def place(self) -> Place:
+        """Query which connection it is."""
+        number, *server = self.rows("select connection_id(), @@hostname, @@port, @@server_id")[0]
+        return Place(int(number), tuple(server))
+
+    def status(self) -> str:
+        """Query InnoDB's status; it needs the right PROCESS."""
+        return "".join(text for *_, text in self.rows("show engine innodb status"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        _close(self._database)
+
+    def _begin_beside(self, open_beside: Callable[[], list[MariaSession]]) -> None:
+        """Begin snapshots of one instant in this session and in others; have none beside it if that is not proven."""
+        opened: list[MariaSession] = []
+        try:
+            self.status()
+            opened = open_beside()
+            refused = one_instant.begin_together([*opened, self])
+        except ReconcileError as error:
+            refused = str(error)
+        if refused is None:
+            self.beside = opened
+            return
+        _LOG.debug(f"{self.name} is read by one session: {refused}")
+        for session in opened:
+            session.close()
 
     def replica_state(self) -> str | None:
         """Query what shows that it is a replica, or read only; None where nothing does."""
@@ -108,8 +158,9 @@ class MariaSession:
 
     def end_snapshot(self) -> None:
         """End the snapshot: the database may remove what only it still saw."""
-        with suppress(pymysql.Error):
-            self._database.rollback()
+        for session in (self, *self.beside):
+            with suppress(pymysql.Error):
+                session._database.rollback()
 
     def require_alive(self) -> None:
         """Raise SnapshotLostError unless the snapshot still stands: call it when all has been read under it."""
@@ -153,6 +204,20 @@ class MariaSession:
             return self.described(statement)
         except pymysql.Error as error:
             raise errors.running(self.name, error, self._in_snapshot) from None
+
+    def schema_and_name(self, table: str) -> tuple[str, str]:
+        """Build SQL for the schema of a table, and for its name, as the catalog has them."""
+        *schema, name = table.split(".")
+        return self.quoted(schema[0]) if schema else "database()", self.quoted(name)
+
+    def engine(self, table: str) -> str | None:
+        """Query which engine keeps a table; None for a view."""
+        schema, name = self.schema_and_name(table)
+        found = self.rows(
+            f"select engine from information_schema.tables where table_schema = {schema}"
+            f" and table_name = {name} and table_type = 'BASE TABLE'"
+        )
+        return next((engine for (engine,) in found), None)
 
     def count(self, relation: str, where: str) -> int:
         """Count rows of a table or a query."""
@@ -220,23 +285,37 @@ def open_maria_session(
     name: str, url: MariaUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
 ) -> Iterator[MariaSession]:
     """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
-    database: Any
+    with ExitStack() as stack:
+
+        def connect(open_beside: Callable[[], list[MariaSession]] | None = None) -> MariaSession:
+            database = _connect(name, url)
+            stack.callback(_close, database)
+            return MariaSession(name, database, statement_timeout, open_beside)
+
+        def open_beside() -> list[MariaSession]:
+            return [connect() for _ in range(url.sessions - 1)]
+
+        yield connect(open_beside if url.sessions > 1 else None)
+
+
+def _close(database: Any) -> None:
+    with suppress(pymysql.Error):
+        database.close()
+
+
+def _connect(name: str, url: MariaUrl) -> Any:
     try:
         # Without the driver's conversions, which make something else of dates that no calendar has.
-        database = pymysql.connect(
+        database: Any = pymysql.connect(
             **{"connect_timeout": 10, "program_name": "reconcile", "conv": encoders, **url.arguments()},
             charset="utf8mb4",
         )
     except (pymysql.Error, RuntimeError, OSError, ValueError) as error:
         raise errors.connecting(name, error) from None
-    try:
-        for option, value in _ALIVE.items():
-            if hasattr(socket, option):
-                database._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        yield MariaSession(name, database, statement_timeout)
-    finally:
-        with suppress(pymysql.Error):
-            database.close()
+    for option, value in _ALIVE.items():
+        if hasattr(socket, option):
+            database._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return database
 
 
 @dataclass(frozen=True)
