@@ -38,6 +38,7 @@ OWNERS = (
     "lakes",
     "mariadb",
     "mariadb server",
+    "politeness",
 )
 ROOM = 40
 """How many owners a worker has room for."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
@@ -13,10 +14,11 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 from reconcile.gather.stores import contract_sql, digest
 from reconcile.gather.stores.digest import DigestReading
 from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import PostgresUrl
 
 FETCH_SIZE = 10_000
-_MOST_PARTS = 32
+_LIMITS = StoreLimits()
 # A task costs a third of a second before its first row: connecting, planning, opening a file.
 _PART_BLOCKS = 8192
 _SIFTED_BLOCKS = 65_536
@@ -47,12 +49,14 @@ class PostgresStore:
     name: str
     url: PostgresUrl
     snapshot: str
+    limits: StoreLimits = _LIMITS
 
     def frame(self, spark: SparkSession, statements: Sequence[str]) -> DataFrame:
         """Read the rows of statements with equal columns, each read by a task of its own."""
         url, properties = self.url.jdbc()
         options = {
             "url": url,
+            "ApplicationName": "reconcile",
             **properties,
             "driver": "org.postgresql.Driver",
             "fetchsize": str(FETCH_SIZE),
@@ -66,13 +70,29 @@ class PostgresStore:
     @property
     def initial_statement(self) -> str:
         """What a reader's session runs first."""
-        limit = round(LONGEST_SNAPSHOT.total_seconds() * 1000)
+        limit, longest = (
+            round(each.total_seconds() * 1000) for each in (self.limits.statement_timeout, LONGEST_SNAPSHOT)
+        )
         return (
             "set transaction isolation level repeatable read, read only; "
             f"set transaction snapshot {adapt(self.snapshot).getquoted().decode()}; "
-            f"set local idle_in_transaction_session_timeout = {limit}; {digest.FORMATS}"
+            f"set local idle_in_transaction_session_timeout = {longest}; "
+            f"set local statement_timeout = {limit}; {digest.FORMATS}"
             "set jit = off; set row_security = off"
         )
+
+
+@dataclass(frozen=True)
+class PostgresParts:
+    """Rows of a Postgres that are yet to be read: statements with equal columns, and our session at their instant."""
+
+    store: PostgresStore
+    session: StoreSession
+    statements: tuple[str, ...]
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Read them by Spark, each statement by a task of its own."""
+        return self.store.frame(spark, self.statements)
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,13 @@ class OpenPostgres:
     def frame(self, spark: SparkSession, statement: sql.Composable) -> DataFrame:
         """Read the rows of a statement by one task."""
         return self.store.frame(spark, [self.session.text(statement)])
+
+    @contextmanager
+    def tasks_reading(self, tasks: int | None) -> Iterator[None]:
+        """Let so many of Spark's tasks read during the block, once the database is not too busy."""
+        with self.session.usage.readers.reading(tasks):
+            self.session.wait_while_busy()
+            yield
 
 
 def statements(session: StoreSession, reading: DigestReading, buckets: Sequence[int] | None = None) -> list[str]:
@@ -106,7 +133,7 @@ def _parts(session: StoreSession, reading: DigestReading, each: int) -> list[sql
         return [None]
     found = session.rows(_BLOCKS, (_regclass(session, reading.side.table),))
     blocks = int(found[0][0]) if found else 0
-    count = min(max(blocks // each, 1), _MOST_PARTS)
+    count = min(max(blocks // each, 1), session.limits.readers)
     if count == 1:
         return [None]
     bounds = [blocks * number // count for number in range(count)]

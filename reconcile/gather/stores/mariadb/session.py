@@ -14,8 +14,12 @@ import pymysql
 from pymysql.converters import encoders
 from pymysql.cursors import Cursor, SSCursor
 
+from reconcile.gather.stores.errors import StoreRefusedError
+from reconcile.gather.stores.load import Load, wait_while_busy
 from reconcile.gather.stores.mariadb import errors
-from reconcile.gather.stores.session import LONGEST_SNAPSHOT, STATEMENT_TIMEOUT, Collation, Snapshot
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, Collation, Snapshot
+from reconcile.gather.stores.usage import Readers, Usage
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import MariaUrl
 
 _MEMORY = 1 << 30
@@ -61,18 +65,19 @@ class MariaSession:
     Its statements wait for each other: there is one connection, and all that is read is read by it.
     """
 
-    def __init__(self, name: str, database: Any, statement_timeout: timedelta) -> None:
+    def __init__(self, name: str, database: Any, limits: StoreLimits, usage: Usage) -> None:
         self.name = name
+        self.limits = limits
+        self.usage = usage
         self.snapshot: Snapshot | None = None
         self.is_mariadb = "mariadb" in database.get_server_info().lower()
         self._database = database
-        self._statement_timeout = statement_timeout
         self._in_snapshot = False
         self._one_at_a_time = RLock()
         rules = {**_RULES, **(_RULES_OF_MARIADB if self.is_mariadb else {})}
         self._execute("set session transaction isolation level repeatable read")
         self._execute("set " + ", ".join(f"session {name} = {value}" for name, value in rules.items()))
-        self._limit(statement_timeout)
+        self._limit(limits.statement_timeout)
 
     @contextmanager
     def looking_around(self) -> Iterator[None]:
@@ -84,7 +89,7 @@ class MariaSession:
         finally:
             with suppress(pymysql.Error):
                 self._database.rollback()
-        self._limit(self._statement_timeout)
+        self._limit(self.limits.statement_timeout)
 
     def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:  # noqa: ARG002
         """Fix the instant that this session sees from now on."""
@@ -94,6 +99,7 @@ class MariaSession:
         taken_at = datetime.fromisoformat(at).replace(tzinfo=UTC)
         kind = Collation(charset, "m", collation, None)
         self.snapshot = Snapshot(f"connection {number}", taken_at, version, bool(self.replica_state()), kind)
+        self.usage.snapshot_began()
         return self.snapshot
 
     def replica_state(self) -> str | None:
@@ -110,6 +116,20 @@ class MariaSession:
         """End the snapshot: the database may remove what only it still saw."""
         with suppress(pymysql.Error):
             self._database.rollback()
+        self.usage.snapshot_ended()
+
+    def load(self) -> Load:
+        """Query how busy the server is; raise StoreRefusedError for a limit that nothing here can look at."""
+        if self.limits.pause.replication_lag is not None:
+            message = "`pause.replication_lag` is for Postgres: a MariaDB does not know how far its replicas are"
+            raise StoreRefusedError(f"the store {self.name}: {message}; take it out of its connection")
+        wanted = "show global status where variable_name in ('Threads_connected', 'Threads_running')"
+        found = {name.lower(): int(value) for name, value in self.rows(wanted)}
+        return Load(found["threads_connected"], found["threads_running"] - 1)
+
+    def wait_while_busy(self) -> None:
+        """Wait while the server is busier than `pause` allows: call it before a heavy statement."""
+        self.usage.add(paused=wait_while_busy(self.name, self.load, self.limits.pause))
 
     def require_alive(self) -> None:
         """Raise SnapshotLostError unless the snapshot still stands: call it when all has been read under it."""
@@ -119,20 +139,24 @@ class MariaSession:
         """Run a statement and read its rows; all values are text, bytes or None."""
         with self._cursor() as cursor:
             cursor.execute(statement)
-            return list(cursor.fetchall())
+            found = list(cursor.fetchall())
+        self.usage.add(rows=len(found))
+        return found
 
     def batches(self, statement: str, size: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
         """Run a statement and read its rows batch by batch, while nothing else runs in this session.
 
         It may last as long as the snapshot does: how long it takes depends on who reads.
         """
-        with self._one_at_a_time:
+        with self._one_at_a_time, self.usage.readers.reading():
+            self.wait_while_busy()
             self._limit(LONGEST_SNAPSHOT)
             with self._cursor(SSCursor) as cursor:
                 cursor.execute(statement)
                 while batch := cursor.fetchmany(size):
+                    self.usage.add(rows=len(batch))
                     yield list(batch)
-            self._limit(self._statement_timeout)
+            self._limit(self.limits.statement_timeout)
 
     def described(self, statement: str) -> list[Column]:
         """Query name and type of each column of a statement that gives no row.
@@ -211,15 +235,20 @@ class MariaSession:
 
     @contextmanager
     def _cursor_as_it_is(self, kind: type[Cursor] = Cursor) -> Iterator[Cursor]:
+        self.usage.add(statements=1)
         with self._one_at_a_time, self._database.cursor(kind) as cursor:
             yield cursor
 
 
 @contextmanager
 def open_maria_session(
-    name: str, url: MariaUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
+    name: str, url: MariaUrl, limits: StoreLimits | None = None, usage: Usage | None = None
 ) -> Iterator[MariaSession]:
-    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
+    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had.
+
+    What it takes is added to `usage`.
+    """
+    limits = limits or StoreLimits()
     database: Any
     try:
         # Without the driver's conversions, which make something else of dates that no calendar has.
@@ -233,7 +262,7 @@ def open_maria_session(
         for option, value in _ALIVE.items():
             if hasattr(socket, option):
                 database._sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        yield MariaSession(name, database, statement_timeout)
+        yield MariaSession(name, database, limits, usage or Usage(name, "", Readers(limits.readers)))
     finally:
         with suppress(pymysql.Error):
             database.close()
