@@ -39,6 +39,7 @@ OWNERS = (
     "mariadb",
     "mariadb server",
     "politeness",
+    "copying",
 )
 ROOM = 40
 """How many owners a worker has room for."""

@@ -103,8 +103,14 @@ class _Gathering:
             frames[stash(name)] = table
         # A small table keeps one core busy: side by side they keep all.
         with ThreadPoolExecutor(len(frames)) as pool:
-            found = pool.map(lambda table: self._read(reader, table, frames[table]), frames)
-            rows = dict(zip(frames, found, strict=True))
+            try:
+                found = pool.map(lambda table: self._read(reader, table, frames[table]), frames)
+                rows = dict(zip(frames, found, strict=True))
+            except BaseException as error:
+                for each in frames.values():
+                    if isinstance(each, PostgresParts):
+                        each.stop(error)
+                raise
         ours, theirs, differing = rows[source_rows(name)], rows[copy_rows(name)], compared.differing
         self.links[name] = GatheredLink(
             link=link,
@@ -127,7 +133,11 @@ class _Gathering:
         job, name = self.job, reader.consumer.name
         statements: int | None
         if isinstance(rows, PostgresParts):
-            statements, frame = len(rows.statements), rows.frame(job.spark)
+            if job.is_local:
+                readers = rows.readers(job.spark.sparkContext.defaultParallelism)
+                return job.run.publish_texts(table, rows.columns, readers, job.inputs(), stage="gather").rows
+            listed = rows.statements(rows.store.limits.readers)
+            statements, frame = len(listed), rows.store.frame(job.spark, listed)
         else:
             # Rows of some ids are read by tasks that each send several; all else is one statement.
             statements, frame = None if table in (source_rows(name), copy_rows(name)) else 1, rows

@@ -60,6 +60,7 @@ def test_the_documented_example_is_valid(tmp_path: Path) -> None:
     expected = {
         "user-db": Store,
         "login-db": Store,
+        "shop-db": Store,
         "crm": Store,
         "main": ClusterConnection,
         "files": Folder,

@@ -92,12 +92,11 @@ class PostgresRows:
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
         """Read them with as many tasks as the table is worth."""
-        return self.parts(buckets).frame(spark)
+        return self.store.frame(spark, self.parts(buckets).statements(self.store.limits.readers))
 
     def parts(self, buckets: Sequence[int] | None = None) -> PostgresParts:
         """Choose all rows, or those in some buckets, to be read later."""
-        statements = postgres_store.statements(self.session, self.reading, buckets)
-        return PostgresParts(self.store, self.session, tuple(statements))
+        return PostgresParts(self.store, self.session, self.reading, buckets)
 
     def among(self, ids: DataFrame) -> DataFrame:
         """Read them by the tasks that hold the ids, so that no process holds them all."""
@@ -159,6 +158,6 @@ class SparkRows:
 
 
 def _arrow(rows: list[tuple[Any, ...]], fields: int) -> pa.RecordBatch:
-    names = [row_columns.ID, row_columns.VERSION, *map(row_columns.field, range(fields))]
+    names = row_columns.names(fields)
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=names)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import reduce
+from queue import Empty, SimpleQueue
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
 from psycopg2.extensions import adapt
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
-from reconcile.gather.stores import contract_sql, digest
+from reconcile.gather.stores import contract_sql, copying, digest, row_columns
 from reconcile.gather.stores.digest import DigestReading
-from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession, open_session
 from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import PostgresUrl
 
@@ -88,11 +91,64 @@ class PostgresParts:
 
     store: PostgresStore
     session: StoreSession
-    statements: tuple[str, ...]
+    reading: DigestReading
+    buckets: Sequence[int] | None = None
+    """Only those in some buckets; None for all."""
+    stopped_by: list[BaseException] = field(default_factory=list)
+    """Why the reading ends before its end."""
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """Read them by Spark, each statement by a task of its own."""
-        return self.store.frame(spark, self.statements)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns, all of them text."""
+        return row_columns.names(len(self.reading.form.fields))
+
+    def statements(self, most: int | None = None) -> list[str]:
+        """Build statements that read them in parts, `most` at most."""
+        parts = _parts(self.session, self.reading, _PART_BLOCKS if self.buckets is None else _SIFTED_BLOCKS, most)
+        return [self.session.text(digest.rows(self.reading, self.buckets, where=part)) for part in parts]
+
+    def readers(self, most: int) -> list[Callable[[Callable[[pa.Table], None]], None]]:
+        """Build readers for threads of this process, which share the parts and read each by COPY.
+
+        What stops one of them is raised by all.
+        """
+        statements = self.statements()
+        parts: SimpleQueue[str] = SimpleQueue()
+        for statement in statements:
+            parts.put(statement)
+
+        def read(take: Callable[[pa.Table], None]) -> None:
+            def going_on(table: pa.Table) -> None:
+                self._require_going_on()
+                take(table)
+
+            def sleep(seconds: float) -> None:
+                self._require_going_on()
+                time.sleep(seconds)
+
+            store, usage = self.store, self.session.usage
+            try:
+                with open_session(store.name, store.url, store.limits, usage) as session, suppress(Empty):
+                    session.import_snapshot(store.snapshot)
+                    session.run(sql.SQL(f"{digest.FORMATS}set jit = off"))
+                    while statement := parts.get_nowait():
+                        with usage.readers.reading():
+                            self._require_going_on()
+                            session.wait_while_busy(sleep)
+                            copying.copy(session, statement, self.columns, going_on)
+            except BaseException as error:
+                self.stop(error)
+                raise
+
+        return [read] * min(most, self.session.limits.readers, len(statements))
+
+    def stop(self, why: BaseException) -> None:
+        """Have all readers raise this as soon as they can: somebody else has failed, or pressed Ctrl-C."""
+        self.stopped_by.append(why)
+
+    def _require_going_on(self) -> None:
+        if self.stopped_by:
+            raise self.stopped_by[0]
 
 
 @dataclass(frozen=True)
@@ -114,12 +170,6 @@ class OpenPostgres:
             yield
 
 
-def statements(session: StoreSession, reading: DigestReading, buckets: Sequence[int] | None = None) -> list[str]:
-    """Build the statements that read all rows, or those in some buckets, in parts that are read side by side."""
-    parts = _parts(session, reading, _PART_BLOCKS if buckets is None else _SIFTED_BLOCKS)
-    return [session.text(digest.rows(reading, buckets, where=part)) for part in parts]
-
-
 def ids_are_unique(session: StoreSession, reading: DigestReading) -> bool:
     """Query whether an index sees to it that no id of a table stands twice."""
     return reading.side.table is not None and bool(
@@ -127,13 +177,13 @@ def ids_are_unique(session: StoreSession, reading: DigestReading) -> bool:
     )
 
 
-def _parts(session: StoreSession, reading: DigestReading, each: int) -> list[sql.Composable | None]:
+def _parts(session: StoreSession, reading: DigestReading, each: int, most: int | None) -> list[sql.Composable | None]:
     """Cut a table into ranges of its blocks; a view or a query, which has none, is read in one piece."""
     if reading.side.table is None:
         return [None]
     found = session.rows(_BLOCKS, (_regclass(session, reading.side.table),))
     blocks = int(found[0][0]) if found else 0
-    count = min(max(blocks // each, 1), session.limits.readers)
+    count = min(max(blocks // each, 1), most or blocks + 1)
     if count == 1:
         return [None]
     bounds = [blocks * number // count for number in range(count)]

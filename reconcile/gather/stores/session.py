@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from io import BufferedWriter
 from typing import Any, Protocol
 
 import psycopg2
@@ -156,9 +158,9 @@ class StoreSession:
         connections, running, behind = self.rows(_LOAD)[0]
         return Load(connections, running, timedelta(seconds=behind))
 
-    def wait_while_busy(self) -> None:
+    def wait_while_busy(self, sleep: Callable[[float], None] = time.sleep) -> None:
         """Wait while the server is busier than `pause` allows: call it before a heavy statement."""
-        self.usage.add(paused=wait_while_busy(self.name, self.load, self.limits.pause))
+        self.usage.add(paused=wait_while_busy(self.name, self.load, self.limits.pause, sleep))
 
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one of our own statements and read its rows."""
@@ -183,6 +185,12 @@ class StoreSession:
             while batch := cursor.fetchmany(size):
                 self.usage.add(rows=len(batch))
                 yield batch
+
+    def copy(self, statement: str, file: BufferedWriter) -> None:
+        """Run a COPY of ours, and write what the server sends into a file."""
+        with self._cursor() as cursor:
+            cursor.copy_expert(statement, file)
+        file.flush()
 
     def text(self, statement: sql.Composable) -> str:
         """Build a statement as the server gets it."""
