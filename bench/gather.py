@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import shutil
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ from reconcile.lab.services.database import connect
 from reconcile.settings.settings import Settings, Spark
 from reconcile.settings.urls import parse
 from reconcile.spark.session import session
+from reconcile.workspace import arrow_tables
 
 COLUMNS = ("name", "mail", "phone", "amount", "changed_at", "active", "note")
 TYPES = Layout(("uuid",), "bigint", ("text", "text", "text", "numeric", "timestamp with time zone", "boolean", "text"))
@@ -136,7 +138,10 @@ def measure(spark: Any, lab: Lab, ours: PostgresRows, theirs: PostgresRows) -> N
 
     def written(readers: list[PostgresRows], folder: str, chosen: Sequence[int] | None = None) -> None:
         def one(number: int) -> None:
-            readers[number].all(spark, chosen).write.mode("overwrite").parquet(f"{folder}/{number}")
+            parts, place = readers[number].parts(chosen), Path(folder) / str(number)
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            arrow_tables.write(place, parts.columns, parts.readers(spark.sparkContext.defaultParallelism))
 
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(one, range(2)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -28,9 +28,10 @@ from reconcile.gather.stores.comparison_pair import comparison_pair, copy_side, 
 from reconcile.gather.stores.digest import Choice, ComparisonMode, Mode, Side
 from reconcile.gather.stores.library_tables import Registration
 from reconcile.gather.stores.link_rows import DigestedRows, PostgresRows, SparkRows
-from reconcile.gather.stores.postgres_store import OpenPostgres, PostgresStore
+from reconcile.gather.stores.postgres_store import OpenPostgres, PostgresParts, PostgresStore
 from reconcile.gather.stores.session import SnapshotSession, StoreSession
 from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.gather.stores.usage import Usage
 from reconcile.settings.connections import Store
 from reconcile.settings.settings import Settings
 from reconcile.settings.urls import PostgresUrl
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 class Compared:
     """Rows of both sides that are to be compared, and how they were chosen."""
 
-    source: DataFrame
-    copy: DataFrame
+    source: DataFrame | PostgresParts
+    copy: DataFrame | PostgresParts
     mode: Mode
     reasons: tuple[str, ...]
     """Why not a faster mode."""
@@ -69,15 +70,17 @@ class LinkReader:
         choice = self._choice(mode)
         if choice.mode is Mode.FULL:
             source, copy = self.rows
-            return Compared(source.all(self.spark), copy.all(self.spark), choice.mode, choice.reasons, None)
+            return Compared(self._all(source), self._all(copy), choice.mode, choice.reasons, None)
         source, copy = (each.digested(choice.mode, self._buckets) for each in self._digestible)
         differing = buckets.compare(source, copy)
         which = None if differing.most else differing.buckets
         if which == ():
             nothing = self.spark.createDataFrame([], row_columns.schema(len(self.consumer.fields)))
             return Compared(nothing, nothing, choice.mode, choice.reasons, differing)
-        frames = source.all(self.spark, which), copy.all(self.spark, which)
-        return Compared(*frames, choice.mode, choice.reasons, differing)
+        return Compared(self._all(source, which), self._all(copy, which), choice.mode, choice.reasons, differing)
+
+    def _all(self, rows: DigestedRows | SparkRows, buckets: tuple[int, ...] | None = None) -> DataFrame | PostgresParts:
+        return rows.parts(buckets) if isinstance(rows, PostgresRows) else rows.all(self.spark, buckets)
 
     @cached_property
     def rows(self) -> tuple[DigestedRows | SparkRows, DigestedRows | SparkRows]:
@@ -142,6 +145,19 @@ class LinkReader:
             seen_at = datetime.now(UTC) if snapshot is None else snapshot.taken_at
             return outbox.waiting_by_spark(self.spark, store, box, ids, seen_at)
 
+    @contextmanager
+    def tasks_reading(self, tasks: int | None, *, of_source: bool) -> Iterator[Usage | None]:
+        """Let so many of Spark's tasks read a side, once its database is not too busy; give where to count that.
+
+        None stands for as many as may read it at all.
+        """
+        store = self._stores[0 if of_source else 1]
+        if not isinstance(store, OpenPostgres):
+            yield None
+            return
+        with store.tasks_reading(tasks):
+            yield store.session.usage
+
     def reading(self) -> AbstractContextManager[None]:
         """Turn what Spark says of a store into an error that says what to do."""
         return spark_read_errors.explained(self.opened, self.consumer.name, self.contract.link(self.consumer))
@@ -203,7 +219,8 @@ class LinkReader:
         if isinstance(address, PostgresUrl):
             assert isinstance(session, StoreSession)
             assert session.snapshot is not None
-            return OpenPostgres(PostgresStore(rows.store, address, session.snapshot.id), session)
+            store = PostgresStore(rows.store, address, session.snapshot.id, session.limits)
+            return OpenPostgres(store, session)
         if session is not None:
             return _maria_store(session)
         return SparkStore.of(rows.store, address, cut, rows.table)

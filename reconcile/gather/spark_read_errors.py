@@ -20,7 +20,7 @@ _UNREACHABLE = re.compile(r"PSQLException: (Connection to .*|An I/O error.*|This
 # How each message begins: what follows can be a name out of the contract.
 _KINDS: tuple[tuple[str, type[ReconcileError], str], ...] = (
     ("permission denied", errors.StoreRefusedError, "grant select on it to the account that we use"),
-    ("canceling statement due to statement timeout", errors.StatementTimeoutError, "add an index, or read less"),
+    ("canceling statement due to statement timeout", errors.StatementTimeoutError, errors.TOO_LONG),
     ("canceling statement due to conflict with recovery", errors.SnapshotLostError, "read the primary, or start again"),
     ("invalid snapshot identifier", errors.SnapshotLostError, "start the run again"),
     ("could not import the requested snapshot", errors.SnapshotLostError, "start the run again"),

@@ -18,6 +18,9 @@ from reconcile.gather.log.store import HistoryStore
 from reconcile.gather.log.undecided import UndecidedRecords, undecided_records
 from reconcile.gather.stores import row_columns
 from reconcile.gather.stores.digest import Mode
+from reconcile.gather.stores.errors import StoreBusyError
+from reconcile.gather.stores.postgres_store import PostgresParts
+from reconcile.gather.stores.usage import Taken
 from reconcile.pipeline.handoffs import (
     OUTBOX,
     Gathered,
@@ -46,6 +49,7 @@ class _Gathering:
     job: Job
     links: dict[str, GatheredLink] = field(default_factory=dict)
     unread: list[UnreadableLink] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
 
     def run(self) -> None:
         job = self.job
@@ -62,6 +66,8 @@ class _Gathering:
                 with about(link=job.contract.link(consumer), part=f"{number} of {len(there)}"):
                     self._stores(opened, consumer)
             opened.require_source_alive()
+            opened.release_source()
+            self._count(opened.taken())
         history = log_history(job, fence)
         self._evidence(history)
         self._publish(history)
@@ -75,15 +81,19 @@ class _Gathering:
             with timed(_LOG, f"{link}: both stores read"), reader.reading():
                 self._tables(reader, consumer, link)
             opened.require_alive(consumer.name)
+        except StoreBusyError:
+            raise
         except (UnreachableError, RefusedError) as error:
             opened.require_source_alive()
             self._left_out(consumer, error)
         finally:
             opened.release(consumer.name)
+            self._count(opened.taken(consumer.name))
 
     def _tables(self, reader: LinkReader, consumer: Consumer, link: str) -> None:
         job, name = self.job, consumer.name
         compared = self._compared(reader)
+        frames: dict[str, DataFrame | PostgresParts]
         frames = {source_rows(name): compared.source, copy_rows(name): compared.copy}
         if isinstance(job.scope, All) and (entries := reader.ledger()) is not None:
             frames[ledger(name)] = entries
@@ -93,7 +103,14 @@ class _Gathering:
             frames[stash(name)] = table
         # A small table keeps one core busy: side by side they keep all.
         with ThreadPoolExecutor(len(frames)) as pool:
-            rows = dict(zip(frames, pool.map(self._parquet, frames, frames.values()), strict=True))
+            try:
+                found = pool.map(lambda table: self._read(reader, table, frames[table]), frames)
+                rows = dict(zip(frames, found, strict=True))
+            except BaseException as error:
+                for each in frames.values():
+                    if isinstance(each, PostgresParts):
+                        each.stop(error)
+                raise
         ours, theirs, differing = rows[source_rows(name)], rows[copy_rows(name)], compared.differing
         self.links[name] = GatheredLink(
             link=link,
@@ -110,6 +127,35 @@ class _Gathering:
         )
         buckets = "" if differing is None else f", {len(differing.buckets):,} of {differing.count:,} buckets differ"
         _LOG.debug(f"{link}: mode {self.links[name].mode}, {ours:,} and {theirs:,} rows fetched{buckets}")
+
+    def _read(self, reader: LinkReader, table: str, rows: DataFrame | PostgresParts) -> int:
+        """Publish a table of a store as it is read."""
+        job, name = self.job, reader.consumer.name
+        statements: int | None
+        if isinstance(rows, PostgresParts):
+            if job.is_local:
+                readers = rows.readers(job.spark.sparkContext.defaultParallelism)
+                return job.run.publish_texts(table, rows.columns, readers, job.inputs(), stage="gather").rows
+            listed = rows.statements(rows.store.limits.readers)
+            statements, frame = len(listed), rows.store.frame(job.spark, listed)
+        else:
+            # Rows of some ids are read by tasks that each send several; all else is one statement.
+            statements, frame = None if table in (source_rows(name), copy_rows(name)) else 1, rows
+        with reader.tasks_reading(statements, of_source=table in (source_rows(name), OUTBOX)) as usage:
+            count = self._parquet(table, frame)
+            if usage is not None:
+                usage.add(statements=statements or 0, rows=count)
+        return count
+
+    def _count(self, taken: Taken | None) -> None:
+        if taken is None:
+            return
+        self.taken.append(taken)
+        busy = f", {taken.paused_seconds:.0f} s of waiting while it was busy" if taken.paused_seconds else ""
+        _LOG.debug(
+            f"{taken.store} ({taken.of}): {taken.statements:,} statements, {taken.rows:,} rows, {taken.bytes:,} bytes"
+            f" by COPY, {taken.readers} at a time, snapshot of {taken.snapshot_seconds:.1f} s{busy}"
+        )
 
     def _compared(self, reader: LinkReader) -> Compared:
         """Choose the rows of both sides that are to be compared."""
@@ -152,6 +198,7 @@ class _Gathering:
             aggregate=job.contract.aggregate,
             links=tuple(self.links.values()),
             unread=tuple(self.unread),
+            taken=tuple(self.taken),
             log=LogExtent(
                 folder=history.home.folder,
                 generation=index.generation,

@@ -14,6 +14,7 @@ from reconcile.domain.plan import Plan
 from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.gather.log.index import Lost
 from reconcile.gather.stores.digest import ComparisonMode
+from reconcile.gather.stores.usage import Taken
 from reconcile.pipeline.scope import All, Ids, Scope
 from reconcile.quality.suites import Checked
 from reconcile.workspace.handoff import Part, Versioned
@@ -129,6 +130,8 @@ class Gathered(Versioned):
     links: tuple[GatheredLink, ...]
     unread: tuple[UnreadableLink, ...]
     """Links that could not be read."""
+    taken: tuple[Taken, ...] = ()
+    """What was taken of each database that has sessions of ours; nothing in runs of versions that did not count."""
     log: LogExtent
     artifacts: dict[str, str]
     """The digests of the tables that it published, by name."""

@@ -62,6 +62,11 @@ class Job:
         return self.spark_session
 
     @property
+    def is_local(self) -> bool:
+        """Whether this process and Spark's tasks write the same files."""
+        return str(self.spark.sparkContext.master).startswith("local") and not needs_spark(self.settings.workspace)
+
+    @property
     def consumers(self) -> tuple[Consumer, ...]:
         """The consumers that take part; raise RefusedError for a name that the contract does not have."""
         return _choose_consumers(self.contract, self.consumer_names)

@@ -90,7 +90,7 @@ class SourceValues:
         if not isinstance(rows, PostgresRows):
             return self._of_mariadb(ids)
         # In a session of its own: what a value makes of its transaction must not end the run's snapshot.
-        with open_session(rows.store.name, rows.store.url) as session:
+        with open_session(rows.store.name, rows.store.url, rows.store.limits) as session:
             try:
                 return _read(session, rows, self._side(self._texts), ids)
             except StoreRefusedError as error:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
 
+from reconcile.config.durations import Duration
 from reconcile.config.text import Text
 from reconcile.config.validation import Model, require_consistent, suggestion
 from reconcile.config.yamlfile import KeyPath
-from reconcile.errors import SecretError
+from reconcile.errors import RefusedError, SecretError
 from reconcile.settings import urls
 from reconcile.settings.references import FORMS, Given, Reference, Secret, reference
 from reconcile.settings.urls import MARIADB_SCHEMES, MariaUrl, PostgresUrl
@@ -216,7 +218,31 @@ class Alerting(Model):
         return url
 
 
-class Store(Model):
+class Pause(Model):
+    """How busy a database may be before we wait with the next heavy statement."""
+
+    replication_lag: Duration | None = None
+    """How far its replicas may be behind."""
+    connections: Annotated[int, Field(ge=1)] | None = None
+    """How many sessions it may have, with ours."""
+    running: Annotated[int, Field(ge=1)] | None = None
+    """How many statements of others it may be running."""
+    at_most: Duration = timedelta(minutes=10)
+    """How long we wait, before the reading is given up."""
+
+
+class StoreLimits(Model):
+    """How much of a database we take at most."""
+
+    readers: Annotated[int, Field(ge=1, le=256)] = 8
+    """How many statements read its rows at a time."""
+    statement_timeout: Annotated[Duration, Field(ge=timedelta(milliseconds=1))] = timedelta(minutes=10)
+    """How long one statement may take."""
+    pause: Pause = Pause()
+    """When we wait before a heavy statement."""
+
+
+class Store(StoreLimits):
     """A database."""
 
     address: ClassVar[str] = "url"
@@ -226,14 +252,24 @@ class Store(Model):
     reference.
     """
 
+    @property
+    def limits(self) -> StoreLimits:
+        """How much of it we take, apart from its address."""
+        return StoreLimits(readers=self.readers, statement_timeout=self.statement_timeout, pause=self.pause)
+
     def resolve(self, environ: Mapping[str, str] = os.environ) -> PostgresUrl | MariaUrl | JdbcUrl | PluginUrl:
-        """Resolve the database's address; raise SecretError if it is missing or malformed."""
+        """Resolve the database's address; raise SecretError if it is missing or malformed.
+
+        Raises RefusedError for limits of a store that is not read by sessions of ours.
+        """
         secret = self.url.resolve(environ)
-        if secret.get_secret_value().startswith("jdbc:"):
-            return JdbcUrl(secret)
-        if scheme := _plugin_scheme(secret.get_secret_value()):
-            return PluginUrl(secret, scheme)
-        return _parsed(self.url, secret, _parse)
+        scheme = _plugin_scheme(secret.get_secret_value())
+        if not scheme and not secret.get_secret_value().startswith("jdbc:"):
+            return _parsed(self.url, secret, _parse)
+        if given := sorted(self.model_fields_set & StoreLimits.model_fields.keys()):
+            names = ", ".join(f"`{name}`" for name in given)
+            raise RefusedError(f"{self.url!r}: {names} would not hold: only postgresql:// and mariadb:// have limits")
+        return PluginUrl(secret, scheme) if scheme else JdbcUrl(secret)
 
 
 class ClusterConnection(Model):

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconcile.errors import RefusedError
@@ -18,6 +19,8 @@ from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, M
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from reconcile.workspace.arrow_tables import TextReader
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,6 +125,22 @@ class Run:
 
         began = time.monotonic()
         made = self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
+        _LOG.debug(f"{name}: {made.rows:,} rows in {time.monotonic() - began:.1f} s, digest {made.digest}")
+        return made
+
+    def publish_texts(
+        self, name: str, columns: Sequence[str], readers: Sequence[TextReader], inputs: Inputs, *, stage: Stage
+    ) -> Manifest:
+        """Publish columns of text that readers read in this process, on local files, as `publish_parquet` would."""
+        from reconcile.workspace import arrow_tables
+
+        def write(place: str) -> ArtifactContent:
+            folder = f"{place}/{_DATA}"
+            self._files.mkdirs(folder)
+            return arrow_tables.write(Path(folder), columns, readers)
+
+        began = time.monotonic()
+        made = self._artifact(name).publish(write, inputs, stage, complete=True, notes=())
         _LOG.debug(f"{name}: {made.rows:,} rows in {time.monotonic() - began:.1f} s, digest {made.digest}")
         return made
 

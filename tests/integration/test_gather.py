@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from pydantic import SecretStr
 
 from reconcile.files import committed
@@ -21,7 +22,7 @@ from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import postgres_store
 from reconcile.gather.stores.digest import Side
-from reconcile.gather.stores.errors import SnapshotLostError
+from reconcile.gather.stores.errors import SnapshotLostError, StoreBusyError
 from reconcile.gather.stores.session import StoreSession
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.kafka.errors import ClusterRefusedError
@@ -30,6 +31,7 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.services.database import connect
 from reconcile.pipeline import gather as stage
 from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Gathered
 from reconcile.pipeline.job import Job
 from reconcile.settings.connections import JdbcUrl
 from reconcile.workspace.manifest import ChangedInputsError
@@ -125,6 +127,38 @@ def test_no_session_outlives_the_stage(lab: Lab, runs: Runs) -> None:
     pipeline.gather(runs.job("user-account", "sessions"))
     left = "select count(*) from pg_stat_activity where usename = 'reconcile_reader' and xact_start is not null"
     assert [(0,)] == sql(lab, "postgres", left, "postgres")
+
+
+def test_what_is_taken_of_each_database_is_told(lab: Lab, runs: Runs) -> None:
+    """No more readers than the connection allows, and what they read."""
+    job = limited(lab, runs, readers=1).job("user-account", "taken", mode="full")
+    pipeline.gather(job)
+    taken = {each.of: each for each in job.run.read(Gathered).taken}
+    assert {"source": "user-db", "login": "login-db"} == {each.of: each.store for each in taken.values()}
+    assert [1, 1] == [each.readers for each in taken.values()]
+    link = job.run.read(Gathered).links[0]
+    assert taken["login"].rows >= link.copy_rows
+    assert taken["source"].rows >= link.source_rows
+    assert all(each.statements > 0 and each.snapshot_seconds > 0 for each in taken.values())
+
+
+def test_a_store_that_stays_busy_ends_the_run(lab: Lab, runs: Runs) -> None:
+    """By name, and nothing looks as if all had been gathered."""
+    job = limited(lab, runs, pause={"connections": 1, "at_most": "0s"}).job("user-account", "busy")
+    with pytest.raises(StoreBusyError, match="was busy for longer than"):
+        pipeline.gather(job)
+    assert "gathered" not in names(job)
+
+
+def limited(lab: Lab, runs: Runs, **limits: object) -> Runs:
+    """Give runs whose databases have limits."""
+    file = world.settings_file(lab)
+    settings = yaml.safe_load(file.read_text())
+    for name in ("user-db", "login-db"):
+        settings["connections"][name] |= limits
+    with_limits = file.parent / "limited.yaml"
+    with_limits.write_text(yaml.safe_dump(settings))
+    return Runs(runs.spark, with_limits, runs.folder)
 
 
 def test_a_store_that_is_down_makes_the_run_incomplete(lab: Lab, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

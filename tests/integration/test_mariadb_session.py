@@ -17,6 +17,7 @@ from reconcile.gather.stores.errors import (
     StoreUnreachableError,
 )
 from reconcile.gather.stores.mariadb.session import MariaSession, open_maria_session
+from reconcile.settings.connections import StoreLimits
 from tests.integration.mariadb_server import MariaServer, mariadb_server
 from tests.ports import ports_of
 
@@ -37,7 +38,7 @@ def server() -> Iterator[MariaServer]:
 @pytest.fixture
 def session(server: MariaServer) -> Iterator[MariaSession]:
     """One as the audit opens it."""
-    with open_maria_session("shop", server.address(), timedelta(seconds=1)) as opened:
+    with open_maria_session("shop", server.address(), StoreLimits(statement_timeout=timedelta(seconds=1))) as opened:
         yield opened
 
 

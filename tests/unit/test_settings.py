@@ -13,8 +13,18 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from reconcile.config.yamlfile import UNKNOWN_TAG
-from reconcile.errors import InvalidFileError, SecretError
-from reconcile.settings.connections import ClusterConnection, Folder, JdbcUrl, Lake, Registry, SqliteFile, Store
+from reconcile.errors import InvalidFileError, RefusedError, SecretError
+from reconcile.settings.connections import (
+    ClusterConnection,
+    Folder,
+    JdbcUrl,
+    Lake,
+    Pause,
+    Registry,
+    SqliteFile,
+    Store,
+    StoreLimits,
+)
 from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
 from reconcile.settings.urls import PostgresUrl
 
@@ -50,6 +60,7 @@ def test_the_documented_example_is_valid(tmp_path: Path) -> None:
     expected = {
         "user-db": Store,
         "login-db": Store,
+        "shop-db": Store,
         "crm": Store,
         "main": ClusterConnection,
         "files": Folder,
@@ -356,6 +367,39 @@ def test_any_structure_is_read_or_refused(tmp_path_factory: pytest.TempPathFacto
     except InvalidFileError as error:
         message = str(error)
     assert SECRET not in message
+
+
+def test_what_is_taken_of_a_database_is_limited(tmp_path: Path) -> None:
+    """Without settings there are limits, too."""
+    text = "{url: 'postgresql://u@h/d', readers: 2, statement_timeout: 90s, pause: {replication_lag: 10s, running: 4}}"
+    given = settings(tmp_path, f"connections: {{db: {text}}}").connection("db")
+    assert isinstance(given, Store)
+    pause = Pause(replication_lag=timedelta(seconds=10), running=4)
+    assert StoreLimits(readers=2, statement_timeout=timedelta(seconds=90), pause=pause) == given.limits
+    assert StoreLimits(readers=8, statement_timeout=timedelta(minutes=10)) == store(tmp_path, "postgresql://h/d").limits
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("readers: 0", "connections.k.readers: "),
+        ("statement_timeout: 0s", "connections.k.statement_timeout: "),
+        ("pause: {running: 0}", "connections.k.pause.running: "),
+        ("pause: {runing: 5}", 'connections.k.pause.runing: unknown key "runing"; did you mean "running"?'),
+    ],
+)
+def test_a_limit_that_lets_nothing_pass_is_refused(tmp_path: Path, limit: str, told: str) -> None:
+    """A run that waits for ever would be no limit."""
+    (problem,) = problems(tmp_path, f"connections: {{k: {{url: 'postgresql://h/d', {limit}}}}}")
+    assert problem.startswith(told)
+
+
+def test_a_limit_that_would_not_hold_is_refused(tmp_path: Path) -> None:
+    """Spark reads such a database by itself."""
+    given = settings(tmp_path, "connections: {k: {url: 'jdbc:h2:mem:x', readers: 2}}").connection("k")
+    assert isinstance(given, Store)
+    with pytest.raises(RefusedError, match="`readers` would not hold"):
+        given.resolve()
 
 
 def test_how_long_histories_are_kept(tmp_path: Path) -> None:

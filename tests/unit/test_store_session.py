@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import psycopg2
@@ -16,6 +15,8 @@ from reconcile.gather.stores import digest
 from reconcile.gather.stores.digest import DigestReading, Mode, Side
 from reconcile.gather.stores.errors import SnapshotLostError, StoreUnreachableError, running
 from reconcile.gather.stores.session import StoreSession, storable_texts
+from reconcile.gather.stores.usage import Readers, Usage
+from reconcile.settings.connections import StoreLimits
 
 
 class LostDatabase:
@@ -33,7 +34,7 @@ class LostDatabase:
 @pytest.mark.parametrize(("in_snapshot", "kind"), [(False, StoreUnreachableError), (True, SnapshotLostError)])
 def test_a_store_that_is_lost_while_a_table_is_looked_at_is_named(in_snapshot: bool, kind: type[Exception]) -> None:
     """As it is while rows are read."""
-    session = StoreSession("login-db", LostDatabase(), timedelta(minutes=1))  # type: ignore[arg-type]
+    session = StoreSession("login-db", LostDatabase(), StoreLimits(), Usage("login-db", "login", Readers(1)))  # type: ignore[arg-type]
     session._in_snapshot = in_snapshot
     with pytest.raises(kind, match="login-db was lost"):
         session.types(sql.SQL("select 1"))
@@ -59,7 +60,7 @@ def test_what_rows_hold_is_not_told(code: str, told: str) -> None:
 
 def test_a_snapshot_that_is_gone_can_be_let_go() -> None:
     """There is nothing left to do."""
-    StoreSession("login-db", LostDatabase(), timedelta(minutes=1)).end_snapshot()  # type: ignore[arg-type]
+    StoreSession("login-db", LostDatabase(), StoreLimits(), Usage("login-db", "login", Readers(1))).end_snapshot()  # type: ignore[arg-type]
 
 
 def test_no_postgres_is_asked_for_what_it_cannot_hold() -> None:

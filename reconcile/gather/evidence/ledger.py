@@ -69,7 +69,7 @@ class PostgresLedger:
         whose = self.whose
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with open_session(store.name, store.url) as session:
+            with open_session(store.name, store.url, store.limits) as session:
                 session.import_snapshot(store.snapshot)
                 session.run(sql.SQL(FORMATS))
                 for batch in batches:
@@ -81,7 +81,8 @@ class PostgresLedger:
                         rows = session.rows(sql.SQL(" union all ").join(ways))
                         yield _tied(rows, chunk, placed=whose is not None)
 
-        return events.select("id", "event_id", "partition", "offset").mapInArrow(read, f"id string, {SCHEMA}")
+        wanted = events.select("id", "event_id", "partition", "offset").coalesce(store.limits.readers)
+        return wanted.mapInArrow(read, f"id string, {SCHEMA}")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def waiting(postgres: OpenPostgres, outbox: Outbox, ids: Collection[str]) -> dic
         sql.Identifier(outbox.id), sql.Literal(storable_texts(sorted(ids)))
     )
     # In a session of its own: what `published` makes of its transaction must not end the run's snapshot.
-    with open_session(store.name, store.url) as session:
+    with open_session(store.name, store.url, store.limits) as session:
         session.import_snapshot(store.snapshot)
         rows = session.rows(_pending(outbox, among))
     return {id_text: WaitingEvents(count, since, seen_at) for id_text, count, since in rows}

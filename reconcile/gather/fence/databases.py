@@ -19,6 +19,8 @@ from reconcile.gather.stores.contract_check import Mismatches, relation
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.library_tables import LibraryTables, library_tables
 from reconcile.gather.stores.session import SnapshotSession, StoreSession, open_session
+from reconcile.gather.stores.usage import Usage
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import MariaUrl, PostgresUrl
 
 if TYPE_CHECKING:
@@ -52,15 +54,15 @@ class Database(Protocol):
 
 
 @contextmanager
-def open_database(name: str, address: PostgresUrl | MariaUrl) -> Iterator[Database]:
+def open_database(name: str, address: PostgresUrl | MariaUrl, limits: StoreLimits, usage: Usage) -> Iterator[Database]:
     """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
     if isinstance(address, PostgresUrl):
-        with open_session(name, address) as session:
+        with open_session(name, address, limits, usage) as session:
             yield _Postgres(session)
         return
     with extras_named(f"the store {name}"):
         from reconcile.gather.stores.mariadb.session import open_maria_session
-    with open_maria_session(name, address) as maria:
+    with open_maria_session(name, address, limits, usage) as maria:
         yield _Maria(maria)
 
 

@@ -26,6 +26,7 @@ from reconcile.gather.stores import contract_check, plugin
 from reconcile.gather.stores.contract_check import Mismatches, Part
 from reconcile.gather.stores.library_tables import LibraryTables
 from reconcile.gather.stores.session import SnapshotSession
+from reconcile.gather.stores.usage import Readers, Taken, Usage
 from reconcile.kafka.client import ClusterClient, GroupDescription, Offsets, TopicDescription
 from reconcile.kafka.errors import ClusterUnreachableError
 from reconcile.kafka.transactions import open_transactions
@@ -52,6 +53,11 @@ class OpenFence:
     source: SnapshotSession | None
     consumers: Mapping[str, SnapshotSession | None]
 
+    def taken(self, consumer: str | None = None) -> Taken | None:
+        """Build what was taken of the source's database, or of a consumer's; None for one without sessions of ours."""
+        session = self.source if consumer is None else self.consumers[consumer]
+        return None if session is None else session.usage.taken()
+
     def require_alive(self, consumer: str) -> None:
         """Raise SnapshotLostError if a snapshot of a link ended early: call it when all of the link has been read."""
         self.require_source_alive()
@@ -62,6 +68,11 @@ class OpenFence:
         """Let a consumer's snapshot go, of whose link nothing more is read."""
         if (session := self.consumers[consumer]) is not None:
             session.end_snapshot()
+
+    def release_source(self) -> None:
+        """Let the source's snapshot go, once all links were read."""
+        if self.source is not None:
+            self.source.end_snapshot()
 
     def require_source_alive(self) -> None:
         """Raise SnapshotLostError if the source's snapshot ended early: no link can be read any more then."""
@@ -124,6 +135,7 @@ class _Opening:
         self._mismatches = Mismatches(self.file)
         self._unread: list[UnreadableLink] = []
         self._source_lake: LakeTable | None = None
+        self._readers: dict[str, Readers] = {}
 
     def open(self, chosen: Mapping[int, Consumer]) -> OpenFence:
         """Read everything in its order."""
@@ -213,9 +225,17 @@ class _Opening:
             self._source_lake = self._lake(("source",), self.contract.source, address, parts)
         if not isinstance(address, (PostgresUrl, MariaUrl)):
             return None, None
-        database = self.stack.enter_context(open_database(self.contract.source.store, address))
+        database = self._database(self.contract.source.store, "source", address)
         with database.session.looking_around():
             return database, database.source_types(self.contract, self._mismatches)
+
+    def _database(self, store: str, of: str, address: PostgresUrl | MariaUrl) -> Database:
+        """Connect; all who read one store in this run share its `readers`."""
+        connection = self.settings.connection(store)
+        assert isinstance(connection, Store)
+        readers = self._readers.setdefault(store, Readers(connection.readers))
+        usage = Usage(store, of, readers)
+        return self.stack.enter_context(open_database(store, address, connection.limits, usage))
 
     def _copy(self, index: int, address: _Address) -> _Copy | None:
         consumer = self.contract.consumers[index]
@@ -230,7 +250,7 @@ class _Opening:
         if address is None or isinstance(address, PluginUrl):
             return _Copy(consumer, None, None, None, address)
         try:
-            database = self.stack.enter_context(open_database(consumer.store, address))
+            database = self._database(consumer.store, consumer.name, address)
             with database.session.looking_around():
                 types = database.consumer_types(self.contract, index, self._mismatches)
                 library = database.library_tables()

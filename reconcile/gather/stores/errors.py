@@ -11,6 +11,7 @@ from reconcile.errors import InvalidFileError, ReconcileError, RefusedError, Unr
 
 _TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 _AGAIN = "start the run again"
+TOO_LONG = "raise `statement_timeout` of its connection, add an index, or read less"
 ROW_SECURITY = "query would be affected by row-level security policy"
 _OF_ROWS = ("22", "23", "P0")  # the classes of errors whose messages quote what rows hold
 
@@ -50,6 +51,14 @@ class StatementTimeoutError(UnreachableError):
     """Raised when a database takes too long over one statement: let it do less, or give it more time."""
 
 
+class StatementCancelledError(UnreachableError):
+    """Raised when somebody has ended a statement of ours: ask who runs the database, and run again."""
+
+
+class StoreBusyError(UnreachableError):
+    """Raised when a database is busier than we may add to, for longer than we may wait: run at a quieter time."""
+
+
 class SnapshotLostError(UnreachableError):
     """Raised when a snapshot is gone before all was read: what was read of it is no longer one instant; run again."""
 
@@ -77,8 +86,10 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
         return StoreRefusedError(f"the store {store}: {said}; contracts only read: take out what writes")
     if code == "57014" and in_snapshot and "recovery" in said:
         return SnapshotLostError(f"the replica {store} ended our snapshot: {said}; read the primary, or {_AGAIN}")
+    if code == "57014" and "user request" in said:
+        return StatementCancelledError(f"somebody ended a statement of ours in {store}: {said}; {_AGAIN}")
     if code == "57014":
-        return StatementTimeoutError(f"the store {store} took too long: {said}; add an index, or read less")
+        return StatementTimeoutError(f"the store {store} took too long: {said}; {TOO_LONG}")
     if code == "40001":
         return SnapshotLostError(f"the replica {store} ended our snapshot: {said}; read the primary, or {_AGAIN}")
     if code in ("22023", "42704") and "snapshot" in said:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 from reconcile.domain.canonical import CanonicalType, Layout
 from reconcile.gather.stores import canonical_columns, digest, postgres_store, row_columns, spark_store
 from reconcile.gather.stores.digest import NO_ID, DigestReading, Mode, OtherServer, Server, Side
-from reconcile.gather.stores.postgres_store import PostgresStore
+from reconcile.gather.stores.postgres_store import PostgresParts, PostgresStore
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
 
@@ -92,7 +92,11 @@ class PostgresRows:
 
     def all(self, spark: SparkSession, buckets: Sequence[int] | None = None) -> DataFrame:
         """Read them with as many tasks as the table is worth."""
-        return self.store.frame(spark, postgres_store.statements(self.session, self.reading, buckets))
+        return self.store.frame(spark, self.parts(buckets).statements(self.store.limits.readers))
+
+    def parts(self, buckets: Sequence[int] | None = None) -> PostgresParts:
+        """Choose all rows, or those in some buckets, to be read later."""
+        return PostgresParts(self.store, self.session, self.reading, buckets)
 
     def among(self, ids: DataFrame) -> DataFrame:
         """Read them by the tasks that hold the ids, so that no process holds them all."""
@@ -100,8 +104,9 @@ class PostgresRows:
         names = row_columns.schema(len(reading.form.fields))
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with open_session(store.name, store.url) as session:
+            with open_session(store.name, store.url, store.limits) as session:
                 session.import_snapshot(store.snapshot)
+                session.wait_while_busy()
                 session.run(sql.SQL(digest.FORMATS))
                 for batch in batches:
                     wanted = batch.column(0).to_pylist()
@@ -113,13 +118,18 @@ class PostgresRows:
                     for statement in statements:
                         yield _arrow(session.rows(statement), len(reading.form.fields))
 
-        return ids.select(row_columns.ID).mapInArrow(read, names)
+        return ids.select(row_columns.ID).coalesce(store.limits.readers).mapInArrow(read, names)
 
     @contextmanager
     def _planned(self) -> Iterator[StoreSession]:
         """Open a session of its own at the snapshot's instant, which hashes and sums in memory."""
-        with open_session(self.store.name, self.store.url) as session:
+        usage = self.session.usage
+        with (
+            usage.readers.reading(),
+            open_session(self.store.name, self.store.url, self.store.limits, usage) as session,
+        ):
             session.import_snapshot(self.store.snapshot)
+            session.wait_while_busy()
             session.run(sql.SQL(digest.FORMATS + digest.PLANNING))
             yield session
 
@@ -148,6 +158,6 @@ class SparkRows:
 
 
 def _arrow(rows: list[tuple[Any, ...]], fields: int) -> pa.RecordBatch:
-    names = [row_columns.ID, row_columns.VERSION, *map(row_columns.field, range(fields))]
+    names = row_columns.names(fields)
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=names)

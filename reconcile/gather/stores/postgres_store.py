@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import reduce
+from queue import Empty, SimpleQueue
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
 from psycopg2.extensions import adapt
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
-from reconcile.gather.stores import contract_sql, digest
+from reconcile.gather.stores import contract_sql, copying, digest, row_columns
 from reconcile.gather.stores.digest import DigestReading
-from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession, open_session
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import PostgresUrl
 
 FETCH_SIZE = 10_000
-_MOST_PARTS = 32
+_LIMITS = StoreLimits()
 # A task costs a third of a second before its first row: connecting, planning, opening a file.
 _PART_BLOCKS = 8192
 _SIFTED_BLOCKS = 65_536
@@ -47,12 +52,14 @@ class PostgresStore:
     name: str
     url: PostgresUrl
     snapshot: str
+    limits: StoreLimits = _LIMITS
 
     def frame(self, spark: SparkSession, statements: Sequence[str]) -> DataFrame:
         """Read the rows of statements with equal columns, each read by a task of its own."""
         url, properties = self.url.jdbc()
         options = {
             "url": url,
+            "ApplicationName": "reconcile",
             **properties,
             "driver": "org.postgresql.Driver",
             "fetchsize": str(FETCH_SIZE),
@@ -66,13 +73,82 @@ class PostgresStore:
     @property
     def initial_statement(self) -> str:
         """What a reader's session runs first."""
-        limit = round(LONGEST_SNAPSHOT.total_seconds() * 1000)
+        limit, longest = (
+            round(each.total_seconds() * 1000) for each in (self.limits.statement_timeout, LONGEST_SNAPSHOT)
+        )
         return (
             "set transaction isolation level repeatable read, read only; "
             f"set transaction snapshot {adapt(self.snapshot).getquoted().decode()}; "
-            f"set local idle_in_transaction_session_timeout = {limit}; {digest.FORMATS}"
+            f"set local idle_in_transaction_session_timeout = {longest}; "
+            f"set local statement_timeout = {limit}; {digest.FORMATS}"
             "set jit = off; set row_security = off"
         )
+
+
+@dataclass(frozen=True)
+class PostgresParts:
+    """Rows of a Postgres that are yet to be read: statements with equal columns, and our session at their instant."""
+
+    store: PostgresStore
+    session: StoreSession
+    reading: DigestReading
+    buckets: Sequence[int] | None = None
+    """Only those in some buckets; None for all."""
+    stopped_by: list[BaseException] = field(default_factory=list)
+    """Why the reading ends before its end."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns, all of them text."""
+        return row_columns.names(len(self.reading.form.fields))
+
+    def statements(self, most: int | None = None) -> list[str]:
+        """Build statements that read them in parts, `most` at most."""
+        parts = _parts(self.session, self.reading, _PART_BLOCKS if self.buckets is None else _SIFTED_BLOCKS, most)
+        return [self.session.text(digest.rows(self.reading, self.buckets, where=part)) for part in parts]
+
+    def readers(self, most: int) -> list[Callable[[Callable[[pa.Table], None]], None]]:
+        """Build readers for threads of this process, which share the parts and read each by COPY.
+
+        What stops one of them is raised by all.
+        """
+        statements = self.statements()
+        parts: SimpleQueue[str] = SimpleQueue()
+        for statement in statements:
+            parts.put(statement)
+
+        def read(take: Callable[[pa.Table], None]) -> None:
+            def going_on(table: pa.Table) -> None:
+                self._require_going_on()
+                take(table)
+
+            def sleep(seconds: float) -> None:
+                self._require_going_on()
+                time.sleep(seconds)
+
+            store, usage = self.store, self.session.usage
+            try:
+                with open_session(store.name, store.url, store.limits, usage) as session, suppress(Empty):
+                    session.import_snapshot(store.snapshot)
+                    session.run(sql.SQL(f"{digest.FORMATS}set jit = off"))
+                    while statement := parts.get_nowait():
+                        with usage.readers.reading():
+                            self._require_going_on()
+                            session.wait_while_busy(sleep)
+                            copying.copy(session, statement, self.columns, going_on)
+            except BaseException as error:
+                self.stop(error)
+                raise
+
+        return [read] * min(most, self.session.limits.readers, len(statements))
+
+    def stop(self, why: BaseException) -> None:
+        """Have all readers raise this as soon as they can: somebody else has failed, or pressed Ctrl-C."""
+        self.stopped_by.append(why)
+
+    def _require_going_on(self) -> None:
+        if self.stopped_by:
+            raise self.stopped_by[0]
 
 
 @dataclass(frozen=True)
@@ -86,11 +162,12 @@ class OpenPostgres:
         """Read the rows of a statement by one task."""
         return self.store.frame(spark, [self.session.text(statement)])
 
-
-def statements(session: StoreSession, reading: DigestReading, buckets: Sequence[int] | None = None) -> list[str]:
-    """Build the statements that read all rows, or those in some buckets, in parts that are read side by side."""
-    parts = _parts(session, reading, _PART_BLOCKS if buckets is None else _SIFTED_BLOCKS)
-    return [session.text(digest.rows(reading, buckets, where=part)) for part in parts]
+    @contextmanager
+    def tasks_reading(self, tasks: int | None) -> Iterator[None]:
+        """Let so many of Spark's tasks read during the block, once the database is not too busy."""
+        with self.session.usage.readers.reading(tasks):
+            self.session.wait_while_busy()
+            yield
 
 
 def ids_are_unique(session: StoreSession, reading: DigestReading) -> bool:
@@ -100,13 +177,13 @@ def ids_are_unique(session: StoreSession, reading: DigestReading) -> bool:
     )
 
 
-def _parts(session: StoreSession, reading: DigestReading, each: int) -> list[sql.Composable | None]:
+def _parts(session: StoreSession, reading: DigestReading, each: int, most: int | None) -> list[sql.Composable | None]:
     """Cut a table into ranges of its blocks; a view or a query, which has none, is read in one piece."""
     if reading.side.table is None:
         return [None]
     found = session.rows(_BLOCKS, (_regclass(session, reading.side.table),))
     blocks = int(found[0][0]) if found else 0
-    count = min(max(blocks // each, 1), _MOST_PARTS)
+    count = min(max(blocks // each, 1), most or blocks + 1)
     if count == 1:
         return [None]
     bounds = [blocks * number // count for number in range(count)]

@@ -13,6 +13,11 @@ def field(number: int) -> str:
     return f"field_{number}"
 
 
+def names(fields: int) -> tuple[str, ...]:
+    """List the names of all columns."""
+    return (ID, VERSION, *map(field, range(fields)))
+
+
 def schema(fields: int) -> str:
     """List all columns, in Spark's DDL."""
-    return ", ".join(f"{name} string" for name in (ID, VERSION, *map(field, range(fields))))
+    return ", ".join(f"{name} string" for name in names(fields))

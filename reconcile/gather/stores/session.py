@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from io import BufferedWriter
 from typing import Any, Protocol
 
 import psycopg2
@@ -15,9 +17,11 @@ from psycopg2.extensions import adapt, connection, cursor
 
 from reconcile.domain.event import UUID
 from reconcile.gather.stores import errors
+from reconcile.gather.stores.load import Load, wait_while_busy
+from reconcile.gather.stores.usage import Readers, Usage
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import PostgresUrl
 
-STATEMENT_TIMEOUT = timedelta(minutes=10)
 LONGEST_SNAPSHOT = timedelta(hours=6)
 """How long a snapshot is kept by a session that says nothing: one that hangs must not keep its rows for ever."""
 
@@ -44,6 +48,19 @@ _DESCRIBE = (
     "select pg_export_snapshot(), clock_timestamp(), current_setting('server_version'), pg_is_in_recovery(),"
     " to_jsonb(d), pg_encoding_to_char(d.encoding) from pg_database d where d.datname = current_database()"
 )
+_SEES_LOAD = "select pg_has_role('pg_read_all_stats', 'usage')"
+# What these views show stays as it is until the transaction ends, unless it is cleared.
+_CLEARED = "select pg_stat_clear_snapshot()"
+_LOAD = """
+    select count(*),
+           count(*) filter (where state = 'active' and backend_type = 'client backend'
+                            and application_name is distinct from current_setting('application_name')),
+           extract(epoch from greatest(
+               (select max(replay_lag) from pg_stat_replication),
+               case when pg_is_in_recovery() and pg_last_wal_receive_lsn() <> pg_last_wal_replay_lsn()
+                    then clock_timestamp() - pg_last_xact_replay_timestamp() end, interval '0'))::float8
+      from pg_stat_activity where datid is not null
+"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,7 @@ class SnapshotSession(Protocol):
 
     name: str
     snapshot: Snapshot | None
+    usage: Usage
 
     def looking_around(self) -> AbstractContextManager[None]:
         """Open a transaction for what is to be known before the snapshot is taken, and end it."""
@@ -90,9 +108,10 @@ class SnapshotSession(Protocol):
 class StoreSession:
     """A session whose every transaction is read only; the snapshot that it takes ends with it."""
 
-    def __init__(self, name: str, database: connection, statement_timeout: timedelta) -> None:
+    def __init__(self, name: str, database: connection, limits: StoreLimits, usage: Usage) -> None:
         self.name = name
-        self._statement_timeout = statement_timeout
+        self.limits = limits
+        self.usage = usage
         self.snapshot: Snapshot | None = None
         self._database = database
         self._in_snapshot = False
@@ -113,6 +132,7 @@ class StoreSession:
         self._in_snapshot = True
         row = self.rows(_DESCRIBE)[0]
         self.snapshot = Snapshot(row[0], row[1], row[2], row[3], _collation(row[4], row[5]))
+        self.usage.snapshot_began()
         return self.snapshot
 
     def import_snapshot(self, snapshot_id: str, longest: timedelta = LONGEST_SNAPSHOT) -> None:
@@ -124,12 +144,31 @@ class StoreSession:
         """End the snapshot: nobody can import it any more, and the database may remove what only it still saw."""
         with suppress(psycopg2.Error):
             self._database.rollback()
+        self.usage.snapshot_ended()
+
+    def load(self) -> Load:
+        """Query how busy the server is; raise StoreRefusedError where the account may not see that."""
+        pause = self.limits.pause
+        if (pause.running or pause.replication_lag) and not self.rows(_SEES_LOAD)[0][0]:
+            raise errors.StoreRefusedError(
+                f"the store {self.name} does not show our account what it runs and how far its replicas are, which"
+                " `pause` needs: grant it pg_read_all_stats, or set `pause.connections` alone"
+            )
+        self.rows(_CLEARED)
+        connections, running, behind = self.rows(_LOAD)[0]
+        return Load(connections, running, timedelta(seconds=behind))
+
+    def wait_while_busy(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Wait while the server is busier than `pause` allows: call it before a heavy statement."""
+        self.usage.add(paused=wait_while_busy(self.name, self.load, self.limits.pause, sleep))
 
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one of our own statements and read its rows."""
         with self._cursor() as cursor:
             cursor.execute(statement, parameters or None)
-            return cursor.fetchall()
+            found = cursor.fetchall()
+        self.usage.add(rows=len(found))
+        return found
 
     def run(self, statement: sql.Composable) -> None:
         """Run a statement that gives no rows."""
@@ -144,7 +183,14 @@ class StoreSession:
         with self._cursor() as cursor:
             cursor.execute(statement)
             while batch := cursor.fetchmany(size):
+                self.usage.add(rows=len(batch))
                 yield batch
+
+    def copy(self, statement: str, file: BufferedWriter) -> None:
+        """Run a COPY of ours, and write what the server sends into a file."""
+        with self._cursor() as cursor:
+            cursor.copy_expert(statement, file)
+        file.flush()
 
     def text(self, statement: sql.Composable) -> str:
         """Build a statement as the server gets it."""
@@ -155,6 +201,7 @@ class StoreSession:
 
         A statement that the server does not take is for the caller, who knows where its text is from.
         """
+        self.usage.add(statements=3)
         with self._database.cursor() as cursor:
             cursor.execute("savepoint described")
             try:
@@ -195,7 +242,7 @@ class StoreSession:
     def _begin(self, longest: timedelta, first: str = "") -> None:
         with suppress(psycopg2.Error):
             self._database.rollback()
-        timeouts = {"statement_timeout": _milliseconds(self._statement_timeout)}
+        timeouts = {"statement_timeout": _milliseconds(self.limits.statement_timeout)}
         timeouts["idle_in_transaction_session_timeout"] = _milliseconds(longest)
         if self._database.server_version >= 170000:
             timeouts["transaction_timeout"] = 0  # the server's own limit would end the snapshot under the readers
@@ -205,6 +252,7 @@ class StoreSession:
 
     @contextmanager
     def _cursor(self) -> Iterator[cursor]:
+        self.usage.add(statements=1)
         try:
             with self._database.cursor() as cursor:
                 yield cursor
@@ -214,16 +262,20 @@ class StoreSession:
 
 @contextmanager
 def open_session(
-    name: str, url: PostgresUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
+    name: str, url: PostgresUrl, limits: StoreLimits | None = None, usage: Usage | None = None
 ) -> Iterator[StoreSession]:
-    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
+    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had.
+
+    What it takes is added to `usage`.
+    """
+    limits = limits or StoreLimits()
     try:
         database = psycopg2.connect(**{**_CONNECTION, **url.libpq()})
     except psycopg2.Error as error:
         raise errors.connecting(name, error) from None
     try:
         database.set_session(isolation_level="REPEATABLE READ", readonly=True)
-        yield StoreSession(name, database, statement_timeout)
+        yield StoreSession(name, database, limits, usage or Usage(name, "", Readers(limits.readers)))
     finally:
         database.close()
 

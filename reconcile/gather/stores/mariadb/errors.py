@@ -8,6 +8,7 @@ import pymysql
 
 from reconcile.errors import ReconcileError
 from reconcile.gather.stores.errors import (
+    TOO_LONG,
     SnapshotLostError,
     StatementTimeoutError,
     StoreRefusedError,
@@ -69,7 +70,7 @@ def running(store: str, error: pymysql.Error, in_snapshot: bool) -> ReconcileErr
     if code in _WRITES:
         return StoreRefusedError(f"the store {store}: {words}; contracts only read: take out what writes")
     if code in _TOO_LONG:
-        return StatementTimeoutError(f"the store {store} took too long: {words}; add an index, or read less")
+        return StatementTimeoutError(f"the store {store} took too long: {words}; {TOO_LONG}")
     if code == _CHANGED:
         return SnapshotLostError(f"a table of {store} was altered, and its snapshot is gone: {words}; {_AGAIN}")
     if code in _LOST:

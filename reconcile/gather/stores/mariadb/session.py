@@ -16,9 +16,13 @@ from pymysql.converters import encoders
 from pymysql.cursors import Cursor, SSCursor
 
 from reconcile.errors import ReconcileError
+from reconcile.gather.stores.errors import StoreRefusedError
+from reconcile.gather.stores.load import Load, wait_while_busy
 from reconcile.gather.stores.mariadb import errors, one_instant
 from reconcile.gather.stores.mariadb.one_instant import Place
-from reconcile.gather.stores.session import LONGEST_SNAPSHOT, STATEMENT_TIMEOUT, Collation, Snapshot
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, Collation, Snapshot
+from reconcile.gather.stores.usage import Readers, Usage
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import MariaUrl
 
 _LOG = logging.getLogger(__name__)
@@ -69,23 +73,25 @@ class MariaSession:
         self,
         name: str,
         database: Any,
-        statement_timeout: timedelta,
+        limits: StoreLimits,
+        usage: Usage,
         open_beside: Callable[[], list[MariaSession]] | None = None,
     ) -> None:
         self.name = name
+        self.limits = limits
+        self.usage = usage
         self.snapshot: Snapshot | None = None
         self.beside: list[MariaSession] = []
         """Sessions whose snapshots are proven to be of the same instant; often there are none."""
         self._open_beside = open_beside
         self.is_mariadb = "mariadb" in database.get_server_info().lower()
         self._database = database
-        self._statement_timeout = statement_timeout
         self._in_snapshot = False
         self._one_at_a_time = RLock()
         rules = {**_RULES, **(_RULES_OF_MARIADB if self.is_mariadb else {})}
         self._execute("set session transaction isolation level repeatable read")
         self._execute("set " + ", ".join(f"session {name} = {value}" for name, value in rules.items()))
-        self._limit(statement_timeout)
+        self._limit(limits.statement_timeout)
 
     @contextmanager
     def looking_around(self) -> Iterator[None]:
@@ -97,7 +103,7 @@ class MariaSession:
         finally:
             with suppress(pymysql.Error):
                 self._database.rollback()
-        self._limit(self._statement_timeout)
+        self._limit(self.limits.statement_timeout)
 
     def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:  # noqa: ARG002
         """Fix the instant that this session sees from now on, and sessions beside it if it can be proven."""
@@ -111,6 +117,7 @@ class MariaSession:
         taken_at = datetime.fromisoformat(at).replace(tzinfo=UTC)
         kind = Collation(charset, "m", collation, None)
         self.snapshot = Snapshot(f"connection {number}", taken_at, version, bool(self.replica_state()), kind)
+        self.usage.snapshot_began()
         return self.snapshot
 
     def begin(self) -> None:
@@ -161,6 +168,20 @@ class MariaSession:
         for session in (self, *self.beside):
             with suppress(pymysql.Error):
                 session._database.rollback()
+        self.usage.snapshot_ended()
+
+    def load(self) -> Load:
+        """Query how busy the server is; raise StoreRefusedError for a limit that nothing here can look at."""
+        if self.limits.pause.replication_lag is not None:
+            message = "`pause.replication_lag` is for Postgres: a MariaDB does not know how far its replicas are"
+            raise StoreRefusedError(f"the store {self.name}: {message}; take it out of its connection")
+        wanted = "show global status where variable_name in ('Threads_connected', 'Threads_running')"
+        found = {name.lower(): int(value) for name, value in self.rows(wanted)}
+        return Load(found["threads_connected"], found["threads_running"] - 1)
+
+    def wait_while_busy(self) -> None:
+        """Wait while the server is busier than `pause` allows: call it before a heavy statement."""
+        self.usage.add(paused=wait_while_busy(self.name, self.load, self.limits.pause))
 
     def require_alive(self) -> None:
         """Raise SnapshotLostError unless the snapshot still stands: call it when all has been read under it."""
@@ -170,20 +191,24 @@ class MariaSession:
         """Run a statement and read its rows; all values are text, bytes or None."""
         with self._cursor() as cursor:
             cursor.execute(statement)
-            return list(cursor.fetchall())
+            found = list(cursor.fetchall())
+        self.usage.add(rows=len(found))
+        return found
 
     def batches(self, statement: str, size: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
         """Run a statement and read its rows batch by batch, while nothing else runs in this session.
 
         It may last as long as the snapshot does: how long it takes depends on who reads.
         """
-        with self._one_at_a_time:
+        with self._one_at_a_time, self.usage.readers.reading():
+            self.wait_while_busy()
             self._limit(LONGEST_SNAPSHOT)
             with self._cursor(SSCursor) as cursor:
                 cursor.execute(statement)
                 while batch := cursor.fetchmany(size):
+                    self.usage.add(rows=len(batch))
                     yield list(batch)
-            self._limit(self._statement_timeout)
+            self._limit(self.limits.statement_timeout)
 
     def described(self, statement: str) -> list[Column]:
         """Query name and type of each column of a statement that gives no row.
@@ -276,26 +301,33 @@ class MariaSession:
 
     @contextmanager
     def _cursor_as_it_is(self, kind: type[Cursor] = Cursor) -> Iterator[Cursor]:
+        self.usage.add(statements=1)
         with self._one_at_a_time, self._database.cursor(kind) as cursor:
             yield cursor
 
 
 @contextmanager
 def open_maria_session(
-    name: str, url: MariaUrl, statement_timeout: timedelta = STATEMENT_TIMEOUT
+    name: str, url: MariaUrl, limits: StoreLimits | None = None, usage: Usage | None = None
 ) -> Iterator[MariaSession]:
-    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had."""
+    """Connect for a block; raise StoreUnreachableError or StoreRefusedError where there is no session to be had.
+
+    What it takes is added to `usage`.
+    """
+    limits = limits or StoreLimits()
+    taken = usage or Usage(name, "", Readers(limits.readers))
     with ExitStack() as stack:
 
         def connect(open_beside: Callable[[], list[MariaSession]] | None = None) -> MariaSession:
             database = _connect(name, url)
             stack.callback(_close, database)
-            return MariaSession(name, database, statement_timeout, open_beside)
+            return MariaSession(name, database, limits, taken, open_beside)
 
         def open_beside() -> list[MariaSession]:
-            return [connect() for _ in range(url.sessions - 1)]
+            return [connect() for _ in range(count - 1)]
 
-        yield connect(open_beside if url.sessions > 1 else None)
+        count = min(url.sessions, limits.readers)
+        yield connect(open_beside if count > 1 else None)
 
 
 def _close(database: Any) -> None:
