@@ -45,6 +45,14 @@ coverage: setup ## all of `test`, with the lines that it reaches: at least 90 % 
 	$(BIN)/coverage report --fail-under 90
 	$(BIN)/coverage report --fail-under 98 --include 'reconcile/domain/*' --format total
 
+ROWS ?= 5000000
+BENCH := .venv-bench
+
+.PHONY: bench
+bench: setup ## nights over ROWS rows beside other tools, in one run; writes bench/results and the tables made of it
+	@test $(BENCH)/.ready -nt bench/requirements.txt || { $(PYTHON) -m venv $(BENCH) && $(BENCH)/bin/python -m pip install -q --disable-pip-version-check -r bench/requirements.txt && touch $(BENCH)/.ready; } || echo "the bench goes on without what bench/requirements.txt names: it was not installed" >&2
+	$(BIN)/python -m bench.nights --rows $(ROWS)
+
 .PHONY: check
 check: $(VENV)/.ready ## format, lint, import boundaries, types, unit tests; seconds
 	$(BIN)/ruff format --check .
@@ -81,7 +89,7 @@ lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
 
 .PHONY: clean
 clean: ## remove what the targets above made
-	rm -rf $(VENV) jars dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) jars dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: needs-python
 needs-python:

@@ -93,11 +93,20 @@ class ConsumerPerformance:
 
     def seconds(self, bootstrap: str, topic: str, records: int) -> float:
         """Read a topic; give the time between the program's own two time stamps."""
+        command = self.command(bootstrap, topic, records)
+        return self.seconds_of(subprocess.run(command, check=True, capture_output=True, text=True).stdout, records)
+
+    def command(self, bootstrap: str, topic: str, records: int) -> list[str]:
+        """Build the command that reads a topic."""
         command = ["java", "-Xmx1g", "-cp", self._path, "org.apache.kafka.tools.ConsumerPerformance", "--hide-header"]
-        command += ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        begun, ended, *_, read = [each.strip() for each in done.stdout.strip().splitlines()[-1].split(",")][:5]
-        assert int(read) >= records, done.stdout
+        return [*command, "--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)]
+
+    @staticmethod
+    def seconds_of(stdout: str, records: int) -> float:
+        """Compute the time between the program's own two time stamps; raise ValueError if it read too little."""
+        begun, ended, *_, read = [each.strip() for each in stdout.strip().splitlines()[-1].split(",")][:5]
+        if int(read) < records:
+            raise ValueError(f"{read} of {records} records were read")
         moments = (datetime.strptime(each, "%Y-%m-%d %H:%M:%S:%f") for each in (ended, begun))  # noqa: DTZ007
         return (next(moments) - next(moments)).total_seconds()
 

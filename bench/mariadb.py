@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from bench.gather import timed
+from bench.nights.programs import timed
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.gather.stores import buckets, digest
 from reconcile.gather.stores.digest import DigestReading, Mode, Side
