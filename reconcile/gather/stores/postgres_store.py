@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from psycopg2 import sql
 from psycopg2.extensions import adapt
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 
 from reconcile.gather.stores import contract_sql, digest
 from reconcile.gather.stores.digest import DigestReading
-from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession
+from reconcile.gather.stores.session import LONGEST_SNAPSHOT, StoreSession, open_session
 from reconcile.settings.urls import PostgresUrl
 
 FETCH_SIZE = 10_000
@@ -85,6 +86,16 @@ class OpenPostgres:
     def frame(self, spark: SparkSession, statement: sql.Composable) -> DataFrame:
         """Read the rows of a statement by one task."""
         return self.store.frame(spark, [self.session.text(statement)])
+
+    def rows(self, statement: sql.Composable) -> list[tuple[Any, ...]]:
+        """Read the few rows of a statement at the same instant.
+
+        In a session of its own: what the contract's SQL makes of its transaction must not end the run's snapshot.
+        """
+        with open_session(self.store.name, self.store.url) as session:
+            session.import_snapshot(self.store.snapshot)
+            session.run(sql.SQL(digest.FORMATS))
+            return session.rows(statement)
 
 
 def statements(session: StoreSession, reading: DigestReading, buckets: Sequence[int] | None = None) -> list[str]:
