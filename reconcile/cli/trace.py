@@ -9,7 +9,6 @@ import click
 from reconcile.cli import options
 from reconcile.cli.explain import when, where
 from reconcile.cli.output import print_json, say
-from reconcile.cli.outputs import TraceOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
@@ -42,6 +41,8 @@ def trace(
         wanted = "id" if correlation_id is None else "correlation id"
         say(f"reconcile: no record has the {wanted} {quoted(aggregate_id or correlation_id or '')}")
     if as_json:
+        from reconcile.cli.outputs import TraceOutput  # the models of all commands load slowly
+
         print_json(TraceOutput(records=tuple(found)))
         return
     if not found:

@@ -15,7 +15,6 @@ from reconcile.gather.log import history_columns as c
 from reconcile.gather.log.plain_log import LogRecord, NeedsSparkError, PlainLog
 from reconcile.gather.log.records import Derivation
 from reconcile.gather.log.store import HistoryStore
-from reconcile.pipeline.gather import parked_of
 from reconcile.pipeline.job import Job, new_job, reading_job
 from reconcile.pipeline.log_view import cluster_client, history_up_to, value_schema
 from reconcile.pipeline.story import instant
@@ -80,6 +79,8 @@ def _columns(record: LogRecord) -> dict[str, Any]:
 def traced_by_spark(job: Job, aggregate_id: str | None, correlation_id: str | None, limit: int) -> list[TracedRecord]:
     """Read them by Spark."""
     from pyspark.sql import functions as f
+
+    from reconcile.pipeline.gather import parked_of
 
     topic = job.contract.topic
     with cluster_client(job) as cluster:

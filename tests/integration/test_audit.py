@@ -19,6 +19,7 @@ from reconcile.lab import faults, truth, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.traffic import traffic
 from reconcile.pipeline.handoffs import Summary
+from reconcile.pipeline.job import reading_job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.trace import traced_by_spark, traced_plainly
 from tests.integration.runs import CONTRACTS, Runs, findings, jobs
@@ -167,25 +168,24 @@ def test_some_ids_are_found_as_all_are(runs: Runs, found: Findings) -> None:
         assert {key: {**each, "run_id": ""} for key, each in wanted.items()} == some
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_trace_is_the_same_without_spark(
-    runs: Runs, found: Findings, damaged: Lab, tmp_path: Path, kept: bool
-) -> None:
-    """Of records that the history has, and of those that the topic alone has."""
+def test_a_trace_is_the_same_without_spark(runs: Runs, found: Findings, damaged: Lab, tmp_path: Path) -> None:
+    """Of records that the history has, and of those that the topic alone has, by a job without a session."""
     assert found
-    place = runs if kept else Runs.of(runs.spark, damaged, tmp_path)
+    contract, config = committed("contracts", "user-account.yaml"), world.settings_file(damaged)
+    kept, fresh = (reading_job(contract, config, str(folder)) for folder in (runs.folder, tmp_path))
+    assert kept is not None
+    assert fresh is not None
     planted = {row["fault"]: row["aggregate_id"] for row in truth.read(damaged.truth)}
-    job = place.job("user-account", "traced")
     for fault in ("overtaken-dead-letter", "stash", "wrong-partitioner"):
-        plain = traced_plainly(job, planted[fault], None, 1000)
-        assert plain
-        correlation_id = plain[-1].correlation_id
-        by_correlation = traced_plainly(job, None, correlation_id, 2)
-        if kept:  # what Spark reads, it keeps
-            assert traced_by_spark(job, planted[fault], None, 1000) == plain
-            assert traced_by_spark(job, None, correlation_id, 2) == by_correlation
-        else:
-            assert traced_plainly(runs.job("user-account", "traced"), planted[fault], None, 1000) == plain
+        of_id = traced_plainly(kept, planted[fault], None, 1000)
+        correlation_id = of_id[-1].correlation_id
+        of_correlation = traced_plainly(kept, None, correlation_id, 2)
+        assert of_id
+        assert of_id == traced_plainly(fresh, planted[fault], None, 1000)
+        assert of_correlation == traced_plainly(fresh, None, correlation_id, 2)
+        job = runs.job("user-account", "traced")
+        assert traced_by_spark(job, planted[fault], None, 1000) == of_id
+        assert traced_by_spark(job, None, correlation_id, 2) == of_correlation
 
 
 def test_what_is_parked_is_the_same_without_spark(runs: Runs, found: Findings) -> None:

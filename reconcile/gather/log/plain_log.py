@@ -7,6 +7,7 @@ value that its parser may read as something else, NeedsSparkError is raised.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,16 +93,16 @@ class KeptLog:
         """Read the records that have a value in a column."""
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-        yield from self._records((column,), lambda batch: pc.equal(batch.column(0), value))
+        wanted = _arrow_text(value)
+        yield from self._records((column,), lambda batch: pc.equal(batch.column(0), wanted))
 
     def at(self, places: Collection[Place]) -> Iterator[LogRecord]:
         """Read the records that stand at some places."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         if not places:
             return
-        offsets = pa.array({offset for _, offset in places}, pa.int64())
+        offsets = _arrow_numbers({offset for _, offset in places})
         found = self._records((c.OFFSET,), lambda batch: pc.is_in(batch.column(0), offsets))
         yield from (record for record in found if record.place in places)
 
@@ -204,6 +205,21 @@ class PlainLog:
             with cluster.explaining(f"the records of {topic}"):
                 for batch in reader.read(cluster.config, topic, self.ranges, self.kept.derivation.isolation, _AT_ONCE):
                     yield from (plain.record(message) for message in batch if fits(message))
+
+
+# Where Arrow is to make them of a value of Python's, it loads pandas first.
+def _arrow_text(text: str) -> Any:
+    import pyarrow as pa
+
+    data = text.encode(errors="surrogatepass")
+    ends = pa.py_buffer(array("i", [0, len(data)]).tobytes())
+    return pa.StringArray.from_buffers(1, ends, pa.py_buffer(data))[0]
+
+
+def _arrow_numbers(numbers: Collection[int]) -> Any:
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(array("q", numbers).tobytes())])
 
 
 class _PlainDerivation:
