@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from reconcile.audit import columns
+from reconcile.audit import columns, plain_cases
 from reconcile.audit.home_partition import Router
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
@@ -101,10 +101,14 @@ class Attributing:
 
         def attributed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                rows = [dict(zip(names, row, strict=True)) for row in zip(*_listed(batch), strict=True)]
-                yield _arrow(run_id, [found for row in rows if (found := self._finding(row)) is not None])
+                rows = (dict(zip(names, row, strict=True)) for row in zip(*_listed(batch), strict=True))
+                yield self.findings_of(rows, run_id)
 
         return cases.mapInArrow(attributed, SCHEMA)
+
+    def findings_of(self, cases: Iterable[dict[str, Any]], run_id: str) -> pa.RecordBatch:
+        """Compute the findings of some cases, in the columns of SCHEMA."""
+        return _arrow(run_id, [found for row in cases if (found := self._finding(row)) is not None])
 
     def _finding(self, row: dict[str, Any]) -> Finding | None:
         found = attribute(self.case(row))
@@ -214,6 +218,12 @@ def newest(events: DataFrame) -> DataFrame:
 
 def case_rows(readings: Readings) -> DataFrame:
     """Join all that was read of each suspect into one row. What has no id is one suspect, and has no events."""
+    here = plain_cases.case_rows(readings, _TOTAL, 2 * MOST_EVENTS)
+    return case_rows_by_spark(readings) if here is None else here
+
+
+def case_rows_by_spark(readings: Readings) -> DataFrame:
+    """Join the same by Spark."""
     from pyspark.sql import functions as f
 
     suspects = readings.suspects.select(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import (
     COPY_COUNT,
@@ -21,6 +21,7 @@ from reconcile.audit.columns import (
 from reconcile.domain.canonical import Kind
 from reconcile.domain.case import FieldRule
 from reconcile.gather.stores import row_columns
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -61,6 +62,14 @@ def suspects(
     source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule], candidates: DataFrame | None = None
 ) -> DataFrame:
     """Select the ids to look at closely, as the source has them: those that differ, and candidates that agree."""
+    here = _few_suspects(source, copy, rules, candidates)
+    return suspects_by_spark(source, copy, rules, candidates) if here is None else here
+
+
+def suspects_by_spark(
+    source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule], candidates: DataFrame | None = None
+) -> DataFrame:
+    """Select the same by Spark."""
     from pyspark.sql import functions as f
 
     differing = differences(source, copy, rules).withColumns(
@@ -73,6 +82,11 @@ def suspects(
 def count_suspects(suspects: DataFrame) -> DataFrame:
     """Count in one row the suspects, those of them that differ, and the rows that the source has of them."""
     from pyspark.sql import functions as f
+
+    if (here := local_frames.plain_rows(suspects.select(DIFFERS, SOURCE_COUNT))) is not None:
+        counted = len(here), sum(each[DIFFERS] for each in here), sum(each[SOURCE_COUNT] for each in here)
+        schema = "suspects bigint, differing bigint, source_rows bigint"
+        return local_frames.of_rows(suspects.sparkSession, [counted], schema)
 
     return suspects.agg(
         f.count(f.lit(1)).alias("suspects"),
@@ -94,6 +108,47 @@ def differs(ours: Column, theirs: Column, rule: FieldRule) -> Column:
         apart = f.abs(ours.try_cast(kind) - theirs.try_cast(kind))
         same = same | f.coalesce(apart <= f.lit(str(rule.tolerance)).cast(kind), f.lit(False))
     return ~same
+
+
+def _few_suspects(
+    source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule], candidates: DataFrame | None
+) -> DataFrame | None:
+    """Select the suspects of local rows; None for other rows, and where more than equal texts decides."""
+    frames = [source, copy, *([] if candidates is None else [candidates])]
+    read = [local_frames.plain_rows(each) for each in frames]
+    if any(each is None for each in read):
+        return None
+    (ours, theirs, *listed), repeated = zip(*(_once_by_id(each or []) for each in read), strict=True)
+    if any(repeated):
+        return None
+    found = []
+    for id_text in dict.fromkeys((*ours, *theirs)):
+        one, other = ours.get(id_text), theirs.get(id_text)
+        if one is not None and other is not None:
+            differing = [rule for rule, a, b in zip(rules, one[1:], other[1:], strict=True) if a != b]
+            if any(rule.kind is Kind.FLOAT or rule.tolerance for rule in differing):
+                return None
+            if not differing:
+                continue
+        found.append((id_text, *_settled(one), True, int(one is not None)))
+    differ = {id_text for id_text, *_ in found}
+    wanted = [] if not listed else [id_text for id_text in listed[0] if id_text not in differ]
+    found += [(id_text, *_settled(ours.get(id_text)), False, 0) for id_text in wanted]
+    schema = (
+        f"{ID} string, {SETTLED_VERSION} string, {SETTLED_FIELDS} array<string>, {DIFFERS} boolean,"
+        f" {SOURCE_COUNT} bigint"
+    )
+    return local_frames.of_rows(source.sparkSession, found, schema)
+
+
+def _once_by_id(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Any]], bool]:
+    """Build the version and the fields of each id, and whether a row has no id, or that of another one."""
+    found = {id_text: values for id_text, *values in (row.values() for row in rows)}
+    return found, None in found or len(found) < len(rows)
+
+
+def _settled(row: Sequence[Any] | None) -> tuple[str | None, list[str | None] | None]:
+    return (None, None) if row is None else (row[0], list(row[1:]))
 
 
 def _agreeing(candidates: DataFrame, source: DataFrame, copy: DataFrame, rules: Sequence[FieldRule]) -> DataFrame:

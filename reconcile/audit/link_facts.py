@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain import untold
@@ -16,6 +16,7 @@ from reconcile.gather.fence.fence import ConsumerFence, Fence
 from reconcile.gather.log.history_columns import EVENT_ID, TIMESTAMP
 from reconcile.gather.log.index import Index
 from reconcile.gather.stores.library_tables import LEDGER, Registration
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -138,11 +139,14 @@ def ledger_reach(ledger: DataFrame | None, entries: DataFrame | None, events: Da
 
     if ledger is None:
         return Reach(None, None)
-    first = ledger.groupBy("partition").agg(f.min("offset").alias("begin"), f.unix_micros(f.min("at")).alias("since"))
-    rows = first.collect()
-    begins = {
-        row["partition"]: row["begin"] for row in rows if row["partition"] is not None and row["begin"] is not None
-    }
+    bounds = ledger.select("partition", f.col("offset").alias("begin"), f.unix_micros("at").alias("since"))
+    rows: Sequence[Any] | None = local_frames.plain_rows(bounds)
+    if rows is None:
+        rows = bounds.groupBy("partition").agg(f.min("begin").alias("begin"), f.min("since").alias("since")).collect()
+    begins: dict[int, int] = {}
+    for partition, begin in ((row["partition"], row["begin"]) for row in rows):
+        if partition is not None and begin is not None:
+            begins[partition] = min(begin, begins.get(partition, begin))
     times = [row["since"] for row in rows if row["since"] is not None]
     if not begins and not times and entries is not None:
         named = entries.select(as_spelled("event_id").alias("_named"))

@@ -10,7 +10,6 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
-from reconcile.cli.outputs import ExplainOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.domain.finding import Finding, to_data
@@ -44,6 +43,8 @@ def explain(
             f" `reconcile run CONTRACT --id {shlex.quote(aggregate_id)}` looks at it"
         )
     if as_json:
+        from reconcile.cli.outputs import ExplainOutput  # the models of all commands load slowly
+
         stories = [
             {**handoff.to_data(story), "finding": finding and to_data(finding, run_id)} for story, finding in found
         ]

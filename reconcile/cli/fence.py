@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
-from reconcile.cli.outputs import FenceConsumer, FenceOutput
 from reconcile.cli.tables import console, table
 from reconcile.contract.model import load_contract
 from reconcile.gather.fence.fence import Fence, SourceFence
+
+if TYPE_CHECKING:
+    from reconcile.cli.outputs import FenceOutput
 
 FAULT = 1
 COULD_NOT_TELL = 2
@@ -61,6 +64,8 @@ def fence(
 
 
 def _output(found: Fence, contract: Path) -> FenceOutput:
+    from reconcile.cli.outputs import FenceConsumer, FenceOutput  # the models of all commands load slowly
+
     consumers = tuple(FenceConsumer(**vars(each)) for each in found.consumers)
     same = {name: getattr(found, name) for name in ("aggregate", "opened_at", "closed_at", "source", "topic", "unread")}
     return FenceOutput(

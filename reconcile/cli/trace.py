@@ -8,11 +8,10 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.explain import when, where
-from reconcile.cli.output import print_json
-from reconcile.cli.outputs import TraceOutput
+from reconcile.cli.output import print_json, say
 from reconcile.cli.tables import console, table
+from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
-from reconcile.pipeline.job import new_job
 
 
 @click.command()
@@ -35,12 +34,18 @@ def trace(
     """Show all records of the aggregate ID in the topic and all failure topics. It only reads."""
     if (aggregate_id is None) == (correlation_id is None):
         raise RefusedError("give either an ID, or --correlation-id")
-    with new_job(contract, config, workspace) as job:
-        from reconcile.pipeline.trace import trace as follow
+    from reconcile.pipeline.trace import trace as follow
 
-        found = follow(job, aggregate_id, correlation_id, limit)
+    found = follow(contract, config, workspace, aggregate_id, correlation_id, limit)
+    if not found:
+        wanted = "id" if correlation_id is None else "correlation id"
+        say(f"reconcile: no record has the {wanted} {quoted(aggregate_id or correlation_id or '')}")
     if as_json:
+        from reconcile.cli.outputs import TraceOutput  # the models of all commands load slowly
+
         print_json(TraceOutput(records=tuple(found)))
+        return
+    if not found:
         return
     # What was requested is the same in every line: the other one is shown.
     other = "id" if aggregate_id is None else "correlation id"

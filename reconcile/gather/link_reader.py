@@ -130,7 +130,7 @@ class LinkReader:
         if box is None:
             return None
         if isinstance(store, OpenPostgres):
-            return outbox.pending(self.spark, store, box)
+            return outbox.pending(self.spark, store, box, self.opened.fence.source.outbox_pending)
         return outbox.pending_by_spark(self.spark, store, box)
 
     def waiting(self, ids: Collection[str]) -> dict[str, WaitingEvents]:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from reconcile.audit import compare, latent_candidates
 from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, newest
 from reconcile.audit.columns import ID
@@ -33,6 +35,7 @@ from reconcile.gather.log.state import KeptState, Known, LogState
 from reconcile.gather.log.undecided import UndecidedRecords
 from reconcile.gather.stores import row_columns
 from reconcile.pipeline import gather as gathering
+from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import (
     FINDINGS,
     Fence,
@@ -48,6 +51,7 @@ from reconcile.pipeline.handoffs import (
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.summary import Counted, summary
+from reconcile.spark import local_frames
 from reconcile.spark.persisted import persisted
 from reconcile.workspace.manifest import ChangedInputsError, Inputs
 
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+_EVENTS = 20_000
+"""So many of few suspects are kept in this process."""
 _CASES = 5000
 """At most about so many are attributed in one task."""
 _KEYS = 100
@@ -276,10 +282,17 @@ def _publish_cases(
     ids = suspects.rows.withColumnRenamed(ID, row_columns.ID)
     with reader.reading():
         source, copy = reader.rows
-        records = history.records(job.spark, suspects.rows.where(f"{ID} is not null"))
-        with persisted(newest(event_values(job.spark, records, topic, consumer, copy.form.fields))) as events:
+        wanted = suspects.rows.where(f"{ID} is not null").select(ID)
+        few = local_frames.rows(wanted)
+        records = history.records(job.spark, wanted if few is None else [each for (each,) in few])
+        found = newest(event_values(job.spark, records, topic, consumer, copy.form.fields))
+        here = None if few is None else local_frames.localized(found, _EVENTS)
+        with persisted(found if here is None else here) as events:
             parked = job.run.parquet(parked_records(consumer.name), job.spark)
-            parked = parked.join(suspects.rows.select(ID), ID, "left_semi")
+            if few is None:
+                parked = parked.join(suspects.rows.select(ID), ID, "left_semi")
+            else:
+                parked = parked.where(parked[ID].isin([each for (each,) in few]))
             readings = Readings(
                 suspects=suspects.rows,
                 source=source.among(ids),
@@ -297,14 +310,19 @@ def _publish_cases(
 def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: Mapping[str, PlanTerms]) -> DataFrame:
     """Compute the findings of all cases."""
     key_type = _key_type(job, gathered.log) if links else None
-    found = [job.spark.createDataFrame([], SCHEMA)]
+    found = [local_frames.of_rows(job.spark, [], SCHEMA)]
     for consumer in (each for each in job.consumers if each.name in links):
         name = cases(consumer.name)
         link = links[consumer.name]
         attributing = Attributing.of(job.contract, consumer, link, gathered.router, key_type, terms[consumer.name])
+        rows = job.run.parquet(name, job.spark)
+        if local_frames.is_local(rows):
+            batch = attributing.findings_of(tables.rows(job.run, name), job.run.id)
+            found.append(local_frames.of_table(job.spark, pa.Table.from_batches([batch]), found[0].schema))
+            continue
         # Few bytes and much to think about: the cores are to share them by number, not by size.
         shares = max(job.spark.sparkContext.defaultParallelism, job.run.manifest(name).rows // _CASES)
-        found.append(attributing.findings(job.run.parquet(name, job.spark).repartition(shares, ID), job.run.id))
+        found.append(attributing.findings(rows.repartition(shares, ID), job.run.id))
     return _union(found)
 
 
@@ -323,12 +341,20 @@ def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Con
     run, inputs, unread = job.run, gathered.inputs, confirmed.unread
     complete, notes = not unread, [f"{link}: {each.message}" for link, each in sorted(unread.items())]
     with persisted(findings) as found:  # to put them in order Spark looks at them twice
-        ordered = found.orderBy("link", "aggregate_id")
+        ordered = _ordered(found)
         run.publish_parquet(FINDINGS, ordered, inputs, stage="audit", complete=complete, notes=notes)
     counted = {job.contract.link(each.consumer): each.counted for each in compared.suspects}
     figures = summary(job.contract, gathered.fence, counted, run.parquet(FINDINGS, job.spark), unread)
     figures = figures.model_copy(update={"version_gaps": compared.version_gaps})
     run.publish(figures, inputs, complete=complete, notes=notes)
+
+
+def _ordered(findings: DataFrame) -> DataFrame:
+    if (here := local_frames.plain_rows(findings)) is None:
+        return findings.orderBy("link", "aggregate_id")
+    here.sort(key=lambda each: (each["link"], each["aggregate_id"] is not None, each["aggregate_id"]))
+    rows = [tuple(each.values()) for each in here]
+    return local_frames.of_rows(findings.sparkSession, rows, findings.schema)
 
 
 def _publish_rows(job: Job, inputs: Inputs, name: str, frame: DataFrame) -> DataFrame:

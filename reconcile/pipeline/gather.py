@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Consumer
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
-from reconcile.gather.evidence import parked
+from reconcile.gather.evidence import parked, plain_parked
 from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
 from reconcile.gather.link_reader import Compared, LinkReader
 from reconcile.gather.log.history import History
+from reconcile.gather.log.plain_log import KeptLog, NeedsSparkError
 from reconcile.gather.log.store import HistoryStore
 from reconcile.gather.log.undecided import UndecidedRecords, undecided_records
 from reconcile.gather.stores import row_columns
@@ -37,6 +39,7 @@ from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.scope import All
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -250,12 +253,16 @@ def undecided(job: Job, fence: Fence) -> UndecidedRecords:
 
 def parked_of(job: Job, consumer: Consumer, history: History, *, mirrored: bool = False) -> DataFrame:
     """Read what lies in the failure topics of a consumer now; `mirrored` if a table of its store has its stash."""
-    contract = job.contract
-    connection = cluster_connection(job)
+    contract, values = job.contract, value_schema(job)
+    connection, store = cluster_connection(job), HistoryStore.of(job.workspace)
     with cluster_client(job) as cluster:
-        logs = parked.read(
-            job.spark, contract, consumer, cluster, connection, HistoryStore.of(job.workspace), value_schema(job)
-        )
+        logs = parked.read(job.spark, contract, consumer, cluster, connection, store, values)
+    if sum(segment.rows for log in logs for segment in log.history.index.segments) <= local_frames.MOST:
+        with suppress(NeedsSparkError):
+            events = KeptLog(contract.topic.name, history.derivation, history.home, history.index)
+            topics = plain_parked.of_logs(logs)
+            rows = plain_parked.parked(topics, consumer, contract.topic, values, events.at, mirrored=mirrored)
+            return local_frames.of_rows(job.spark, rows, parked.SCHEMA)
     return parked.parked(job.spark, logs, consumer, contract.topic, history.records(job.spark), mirrored=mirrored)
 
 

@@ -105,6 +105,17 @@ def new_job(
         yield Job(contract, file, settings, place, run, *selection, spark_session=spark, requester=os_user())
 
 
+def reading_job(file: Path, config: Path | None, workspace: str | None) -> Job | None:
+    """Build a job that reads without Spark; None where the workspace needs it."""
+    contract = load_contract(file)
+    settings = load_settings(config, workspace)
+    if needs_spark(settings.workspace):
+        return None
+    place = Workspace(settings.workspace)
+    run = place.run(new_run_id(contract.aggregate, datetime.now(UTC), random.SystemRandom()))
+    return Job(contract, file, settings, place, run)
+
+
 @contextmanager
 def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str | None) -> Iterator[Job]:
     """Open the job of a run that was begun, as it was begun; `file` is its contract's, if that has moved."""

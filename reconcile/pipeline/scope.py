@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reconcile.spark.local_frames import MOST, of_rows
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -48,7 +50,8 @@ class Ids:
 
     def frame(self, spark: SparkSession, column: str) -> DataFrame:
         """Build a DataFrame of the ids in one column."""
-        return spark.createDataFrame([(each,) for each in self.ids], f"{column} string")
+        rows, schema = [(each,) for each in self.ids], f"{column} string"
+        return spark.createDataFrame(rows, schema) if self.count > MOST else of_rows(spark, rows, schema)
 
 
 Scope = All | Ids

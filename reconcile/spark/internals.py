@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def java(spark: SparkSession) -> Any:
@@ -54,3 +54,14 @@ def connect_to_submitted() -> None:
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
+
+
+def plan_of(frame: DataFrame) -> str:
+    """Name what a frame's optimized plan is, such as `LocalRelation` where its rows stand in the plan itself."""
+    return str(frame._jdf.queryExecution().optimizedPlan().getClass().getSimpleName())
+
+
+def plan_leaves(frame: DataFrame) -> list[str]:
+    """Name what a frame's optimized plan reads from."""
+    leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
+    return [str(leaves.apply(number).getClass().getSimpleName()) for number in range(leaves.size())]

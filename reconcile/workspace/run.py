@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile.errors import RefusedError
 from reconcile.workspace import handoff
 from reconcile.workspace.artifact import Artifact, ArtifactContent, data_files, is_artifact_name
-from reconcile.workspace.filesystem import FileSystem, literal
+from reconcile.workspace.filesystem import FileSystem, LocalFileSystem, literal
 from reconcile.workspace.handoff import AnyHandoff, Handoff
 from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, MissingArtifactError, Stage
 
@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 
 _DATA = "data"
 _JSON = "data.json"
+_SMALL = 8 * 1024 * 1024
+"""A table of few rows may be large too; in bytes."""
 
 
 class Run:
@@ -105,12 +107,28 @@ class Run:
         complete: bool = True,
         notes: Sequence[str] = (),
     ) -> Manifest:
-        """Publish a DataFrame as Parquet, counted and digested as it is written."""
+        """Publish a DataFrame as Parquet, counted and digested as it is written.
+
+        One that is made of local frames alone is written to local files by this process: in one job, or none.
+        """
         from pyspark.sql import Observation
 
+        from reconcile.spark import local_frames
         from reconcile.workspace import table_digest
 
         def write(place: str) -> ArtifactContent:
+            table = local_frames.table(df) if self._is_local else None
+            if table is None:
+                return write_by_spark(place)
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+            self._files.mkdirs(f"{place}/{_DATA}")
+            if table.num_rows:
+                pq.write_table(table, f"{place}/{_DATA}/part-00000.parquet", compression="zstd")
+            digest = table_digest.digest_of_local(local_frames.of_table(df.sparkSession, table, df.schema))
+            return ArtifactContent("parquet", table.num_rows, digest, df.schema.jsonValue())
+
+        def write_by_spark(place: str) -> ArtifactContent:
             observation = Observation()
             writer = table_digest.observed(df, observation).write
             writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
@@ -208,19 +226,34 @@ class Run:
                 raise self._artifact(name).damaged(problem)
 
     def parquet(self, name: str, spark: SparkSession) -> DataFrame:
-        """Read the rows of a Parquet artifact, with the columns that were published in their order."""
+        """Read the rows of a Parquet artifact, with the columns that were published in their order.
+
+        Of few rows in local files a local frame is built.
+        """
         from pyspark.sql.types import StructType
+
+        from reconcile.spark import local_frames
 
         manifest = self._of_kind(name, "parquet")
         schema = StructType.fromJson(manifest.columns or {"fields": []})
         if not manifest.files:
-            return spark.createDataFrame([], schema)
+            return local_frames.of_rows(spark, [], schema)
+        if self._is_local and manifest.rows <= local_frames.MOST and sum(manifest.files.values()) <= _SMALL:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            tables = [pq.ParquetFile(path).read() for path in self.data_files(name)]
+            return local_frames.of_table(spark, pa.concat_tables(tables), schema)
         path = literal(self._files.uri(f"{self._artifact(name).folder}/{_DATA}"))
         return spark.read.schema(schema).parquet(path)
 
     def data_files(self, name: str) -> list[str]:
         """List the paths of an artifact's data files, for readers that are not Spark."""
         return [f"{self._artifact(name).folder}/{path}" for path in sorted(self.manifest(name).files)]
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self._files, LocalFileSystem)
 
     def _of_kind(self, name: str, kind: str) -> Manifest:
         manifest = self.manifest(name)

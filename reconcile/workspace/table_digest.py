@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Observation  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
@@ -28,9 +29,27 @@ def row_count(observation: Observation) -> int:
 
 def digest(schema: StructType, observation: Observation) -> str:
     """Compute the digest of what was written: equal for equal columns and rows in any order and number of files."""
-    columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+    columns = _named(schema)
     seen = observation.get
-    return hashlib.sha256(repr((columns, seen["rows"], seen["high"], seen["low"])).encode()).hexdigest()
+    return _digest(columns, seen["rows"], seen["high"], seen["low"])
+
+
+def digest_of_local(df: DataFrame) -> str:
+    """Compute the same digest of a local frame, in no job."""
+    hashes = [row[0] for row in df.select(_row_hash(df.schema)).collect()]
+    return _digest(_named(df.schema), len(hashes), sum(each >> 32 for each in hashes), sum(map(_low_half, hashes)))
+
+
+def _named(schema: StructType) -> list[str]:
+    return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+
+
+def _low_half(number: int) -> int:
+    return (number & 0xFFFF_FFFF ^ 0x8000_0000) - 0x8000_0000
+
+
+def _digest(columns: Sequence[str], rows: int, high: int, low: int) -> str:
+    return hashlib.sha256(repr((columns, rows, high, low)).encode()).hexdigest()
 
 
 def _row_hash(schema: StructType) -> Column:

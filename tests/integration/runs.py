@@ -70,3 +70,8 @@ def apply(job: Job) -> Applied:
     """Approve a run's plan, and apply it."""
     approve(job, job.run.read(Plan), Actor("tester", "cli"))
     return pipeline.apply(job)
+
+
+def jobs(spark: SparkSession) -> int:
+    """Count the jobs that a session has run."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())

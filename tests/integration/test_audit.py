@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from reconcile.cli import cli
 from reconcile.domain.cause import Cause
-from reconcile.lab import faults, truth
+from reconcile.files import committed
+from reconcile.gather.evidence import parked, plain_parked
+from reconcile.gather.log.plain_log import KeptLog
+from reconcile.gather.log.store import HistoryStore
+from reconcile.lab import faults, truth, world
 from reconcile.lab.folder import Lab
 from reconcile.lab.traffic import traffic
 from reconcile.pipeline.handoffs import Summary
-from tests.integration.runs import CONTRACTS, Runs, findings
+from reconcile.pipeline.job import reading_job
+from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
+from reconcile.pipeline.trace import traced_by_spark, traced_plainly
+from tests.integration.runs import CONTRACTS, Runs, findings, jobs
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 
@@ -139,6 +148,75 @@ def test_only_the_ids_that_were_asked_for(runs: Runs, damaged: Lab, found: Findi
     }
     assert found[key]["evidence"] == findings(job)[key]["evidence"]
     assert 1 == summary.links[0].compared
+
+
+def test_a_run_of_one_id_takes_few_jobs(runs: Runs, found: Findings, damaged: Lab) -> None:
+    """However many stages and tables it has: small tables are read, joined and published in this process."""
+    one = next(row["aggregate_id"] for row in truth.read(damaged.truth) if row["fault"] == "dead-letter")
+    before = jobs(runs.spark)
+    job, _ = runs.audited("user-account", "few-jobs", ids=[one])
+    assert jobs(runs.spark) - before <= 15
+    assert found["user-account/login", one]["evidence"] == findings(job)["user-account/login", one]["evidence"]
+
+
+def test_some_ids_are_found_as_all_are(runs: Runs, found: Findings) -> None:
+    """Every field of each finding, of all links and causes, byte for byte."""
+    for name in CONTRACTS:
+        wanted = {key: each for key, each in found.items() if key[0].startswith(f"{name}/")}
+        job, _ = runs.audited(name, f"some-{name}", ids=sorted({id_text for _, id_text in wanted}))
+        some = {key: {**each, "run_id": ""} for key, each in findings(job).items()}
+        assert {key: {**each, "run_id": ""} for key, each in wanted.items()} == some
+
+
+def test_a_trace_is_the_same_without_spark(runs: Runs, found: Findings, damaged: Lab, tmp_path: Path) -> None:
+    """Of records that the history has, and of those that the topic alone has, by a job without a session."""
+    assert found
+    contract, config = committed("contracts", "user-account.yaml"), world.settings_file(damaged)
+    kept, fresh = (reading_job(contract, config, str(folder)) for folder in (runs.folder, tmp_path))
+    assert kept is not None
+    assert fresh is not None
+    planted = {row["fault"]: row["aggregate_id"] for row in truth.read(damaged.truth)}
+    for fault in ("overtaken-dead-letter", "stash", "wrong-partitioner"):
+        of_id = traced_plainly(kept, planted[fault], None, 1000)
+        correlation_id = of_id[-1].correlation_id
+        of_correlation = traced_plainly(kept, None, correlation_id, 2)
+        assert of_id
+        assert of_id == traced_plainly(fresh, planted[fault], None, 1000)
+        assert of_correlation == traced_plainly(fresh, None, correlation_id, 2)
+        job = runs.job("user-account", "traced")
+        assert traced_by_spark(job, planted[fault], None, 1000) == of_id
+        assert traced_by_spark(job, None, correlation_id, 2) == of_correlation
+
+
+def test_what_is_parked_is_the_same_without_spark(runs: Runs, found: Findings) -> None:
+    """All of every consumer, of the faults that put something aside."""
+    assert found
+    for name in CONTRACTS:
+        job = runs.job(name, "parked")
+        contract, values = job.contract, value_schema(job)
+        with cluster_client(job) as cluster:
+            ends = cluster.ends(contract.topic.name, cluster.topic(contract.topic.name).partitions)
+            history = history_up_to(job, ends)
+            store, connection = HistoryStore.of(job.workspace), cluster_connection(job)
+            for consumer in contract.consumers:
+                logs = parked.read(runs.spark, contract, consumer, cluster, connection, store, values)
+                by_spark = parked.parked(runs.spark, logs, consumer, contract.topic, history.records(runs.spark))
+                events = KeptLog(contract.topic.name, history.derivation, history.home, history.index)
+                of_logs = plain_parked.of_logs(logs)
+                plain = plain_parked.parked(of_logs, consumer, contract.topic, values, events.at)
+                rows = by_spark.selectExpr(
+                    *(each if each != "at" else "unix_micros(at)" for each in by_spark.columns)
+                ).collect()
+                assert sorted(map(repr, map(tuple, rows))) == sorted(map(repr, map(tuple, plain)))
+
+
+def test_a_trace_of_nobody_says_so(damaged: Lab, tmp_path: Path) -> None:
+    """Nothing on stdout, a sentence on stderr, and exit code 0."""
+    contract, config = committed("contracts", "user-account.yaml"), world.settings_file(damaged)
+    words = ["trace", str(contract), "nobody", "--config", str(config), "--workspace", str(tmp_path)]
+    done = CliRunner().invoke(cli, words)
+    said = 'reconcile: no record has the id "nobody"\n'
+    assert (0, "", said) == (done.exit_code, done.stdout, done.stderr)
 
 
 def test_a_stage_that_is_done_does_nothing(runs: Runs, found: Findings) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from reconcile.audit import latent_candidates
-from reconcile.audit.cases import MOST_EVENTS, Readings, case_rows, newest
+from reconcile.audit.cases import MOST_EVENTS, Readings, case_rows, case_rows_by_spark, newest
 from reconcile.audit.link_facts import Reach, ledger_reach
 from reconcile.contract.model import Ledger
 from reconcile.domain.event import spelled
@@ -18,9 +19,11 @@ from reconcile.gather.evidence.parked import SCHEMA as PARKED
 from reconcile.gather.log.index import Index
 from reconcile.gather.log.state import ScannedState
 from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.spark import local_frames
+from tests.integration.runs import jobs
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 # The sockets that PySpark leaves to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -62,6 +65,60 @@ def test_of_a_hot_key_the_newest_is_kept(spark: SparkSession) -> None:
     assert (MOST_EVENTS, many) == (len(case["events"]), case["events_total"])
     assert {*range(5), *range(many - 2 * MOST_EVENTS + 5, many)} == {each["offset"] for each in case["parked"]}
     assert {*range(many - 2 * MOST_EVENTS, many)} == {each["offset"] for each in case["ledger"]}
+
+
+def test_few_cases_are_joined_as_spark_joins_them(spark: SparkSession) -> None:
+    """With all there is of one id, nothing of another, several rows of a third, and rows without an id."""
+    from pyspark.sql import functions as f
+
+    ids = f.element_at(
+        f.array(*map(f.lit, ("all", "all", "stranger", "several"))), (f.col("number") % 4 + 1).cast("int")
+    )
+    at, resolved = f.timestamp_micros(f.col("number") % 7), f.when(f.col("number") % 3 == 0, "done")
+    stored = "reconcile_id string, reconcile_version string, field_0 string, field_1 string"
+    row = [("all", "2", "a", None), ("several", None, None, "b"), ("several", None, None, "b"), (None, None, "c", "d")]
+    suspects = "id string, settled_version string, settled_fields array<string>, differs boolean"
+    event = (
+        "id string, key binary, partition int, offset bigint, timestamp timestamp, version string, event_id string,"
+        " type string, readable boolean, deletes boolean"
+    )
+    flags, texts = f.array(f.lit(True), f.lit(False)), f.array(f.lit("a"), f.lit(None).cast("string"))
+    said = {"tells": flags, "values": texts, "bad": flags, "untold": flags}
+    events = frame(spark, 12, event, id=ids, timestamp=at, key=f.lit(b"k"), readable=f.lit(True), deletes=f.lit(False))
+    by_spark = Readings(
+        suspects=spark.createDataFrame(
+            [
+                ("all", "1", ["a", None], True),
+                ("none", None, None, False),
+                ("several", None, ["a", "b"], True),
+                (None, None, None, True),
+            ],
+            suspects,
+        ),
+        source=spark.createDataFrame(row, stored),
+        copy=spark.createDataFrame(row[1:], stored),
+        events=newest(events.withColumns(said)),
+        parked=frame(spark, 30, PARKED, id=ids, at=at, resolved=resolved, kind=f.lit("stash"), topic=f.lit("t")),
+        ledger=frame(spark, 9, f"id string, {ledger.SCHEMA}", id=ids, at=f.when(f.col("number") > 4, at)),
+        outbox=spark.createDataFrame([("all", 3, None)], "id string, pending int, pending_since timestamp"),
+        undecided=spark.createDataFrame([("all", 1, 2, 3)], "id string, partition int, offset bigint, at bigint"),
+    )
+    for expected in (by_spark, replace(by_spark, ledger=None, outbox=None, undecided=None)):
+        named: dict[str, Any] = {
+            name: each and local_frames.localized(each, 100) for name, each in vars(expected).items()
+        }
+        before = jobs(spark)
+        found = case_rows(Readings(**named))
+        cases = sorted(map(whole, found.collect()))
+        assert before == jobs(spark)
+        assert sorted(map(whole, case_rows_by_spark(expected).collect())) == cases
+        assert case_rows_by_spark(expected).dtypes == found.dtypes
+
+
+def whole(case: Row) -> str:
+    """Spell a case out; the order of its events and parked records says nothing."""
+    listed = case.asDict(recursive=True)
+    return repr({name: sorted(map(repr, each)) if isinstance(each, list) else each for name, each in listed.items()})
 
 
 def test_a_ledger_of_ids_alone_knows_from_its_oldest_event_on(spark: SparkSession) -> None:

@@ -11,6 +11,8 @@ import pytest
 from reconcile.audit import compare
 from reconcile.domain.canonical import Kind
 from reconcile.domain.case import FieldRule
+from reconcile.spark import local_frames
+from tests.integration.runs import jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +73,48 @@ def test_empty_sides(spark: SparkSession) -> None:
     assert {} == found(nothing, nothing)
     assert {"a": (1, 0, None)} == found(rows, nothing)
     assert {"a": (0, 1, None)} == found(nothing, rows)
+
+
+def test_suspects_of_few_rows_are_those_that_spark_selects(spark: SparkSession) -> None:
+    """One-sided, changed, agreeing and unknown ids: the same lines, and the same figures, without a job."""
+    dice = random.Random(11)  # noqa: S311
+    values = (None, "", "a", "b")
+    ids = [f"id-{number}" for number in range(60)]
+    both = [
+        side(spark, *((i, *(dice.choice(values) for _ in range(3))) for i in ids if dice.random() < 0.8)) for _ in "ab"
+    ]
+    candidates = spark.createDataFrame([(each,) for each in (*ids[::3], "nowhere")], "id string")
+    rules = [FieldRule("one"), FieldRule("two"), FieldRule("three", Kind.NUMERIC)]
+    source, copy, wanted = (local_frames.localized(each, 100) for each in (*both, candidates))
+    assert source is not None
+    assert copy is not None
+    before = jobs(spark)
+    here = compare.suspects(source, copy, rules, wanted)
+    lines, figures = here.collect(), compare.count_suspects(here).collect()
+    assert before == jobs(spark)
+    by_spark = compare.suspects_by_spark(both[0], both[1], rules, candidates)
+    assert sorted(by_spark.collect(), key=str) == sorted(lines, key=str)
+    assert compare.count_suspects(by_spark).collect() == figures
+    assert by_spark.dtypes == here.dtypes
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([("a", "x", "1", "1.0")], [("a", "x", "1", "1")]),
+        ([("a", "x", "1.00", "1")], [("a", "x", "1.01", "1")]),
+        ([("a", "x", "1", "1"), ("a", "y", "1", "1")], [("a", "x", "1", "1")]),
+        ([(None, "x", "1", "1")], []),
+    ],
+)
+def test_what_more_than_texts_decides_is_for_spark(spark: SparkSession, ours: list[Any], theirs: list[Any]) -> None:
+    """Floats, tolerances, ids that stand twice, rows without one: the lines are the same all the same."""
+    frames = side(spark, *ours), side(spark, *theirs)
+    source, copy = (local_frames.localized(each, 10) for each in frames)
+    assert source is not None
+    assert copy is not None
+    found = compare.suspects(source, copy, RULES)
+    assert compare.suspects_by_spark(*frames, RULES).collect() == found.collect()
 
 
 def test_the_same_ids_differ_for_datacompy(spark: SparkSession) -> None:

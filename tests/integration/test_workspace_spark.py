@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconcile.errors import RefusedError
+from reconcile.spark import local_frames
 from reconcile.workspace.filesystem import FileSystem
 from reconcile.workspace.hadoop_filesystem import HadoopFileSystem
 from reconcile.workspace.manifest import DamagedArtifactError, Inputs
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+from tests.integration.runs import jobs
 from tests.workspace_behaviour import RUN_ID, FileSystemBehaviour, WorkspaceBehaviour
 
 if TYPE_CHECKING:
@@ -108,6 +110,45 @@ def test_parquet_comes_back(run: Run, spark: SparkSession) -> None:
     assert ("parquet", 100, 0) == (published.kind, published.rows, read.exceptAll(rows(spark)).count())
     assert rows(spark).dtypes == read.dtypes
     assert run.done("source", INPUTS)
+
+
+def test_few_rows_that_are_here_are_published_and_read_without_a_job(local_run: Run, spark: SparkSession) -> None:
+    """Their manifest says what Spark's would, and a query finds the same rows."""
+    df = nested(spark)
+    here = local_frames.localized(df, 100)
+    assert here is not None
+    by_spark = local_run.publish_parquet("by-spark", df, INPUTS, stage="gather")
+    before = jobs(spark)
+    published = local_run.publish_parquet("source", here, INPUTS, stage="gather")
+    read = local_run.parquet("source", spark)
+    assert read.where("n > 1").collect()
+    assert before == jobs(spark)
+    assert (by_spark.rows, by_spark.digest, df.dtypes) == (published.rows, published.digest, read.dtypes)
+    assert 0 == read.exceptAll(df).count() == df.exceptAll(read).count()
+
+
+def test_what_is_made_of_few_rows_takes_one_job(local_run: Run, spark: SparkSession) -> None:
+    """Grouped and joined: the stages of its plan are not run one by one."""
+    here = local_frames.of_rows(spark, [("a", 1), ("a", 2), ("b", 3)], "id string, n bigint")
+    grouped = here.groupBy("id").sum("n").join(here, "id")
+    before = jobs(spark)
+    published = local_run.publish_parquet("source", grouped, INPUTS, stage="gather")
+    assert (3, before + 1) == (published.rows, jobs(spark))
+
+
+def test_more_rows_than_are_few_stay_with_spark(spark: SparkSession) -> None:
+    """They are not kept in this process, however many there are."""
+    assert local_frames.localized(spark.range(11).toDF("n"), 10) is None
+    assert local_frames.rows(spark.range(3).toDF("n")) is None
+
+
+def nested(spark: SparkSession) -> DataFrame:
+    """Rows with structs, as cases have them."""
+    return rows(spark, 20).selectExpr(
+        "*",
+        "if(n = 4, null, struct(n, tags, if(n = 5, null, `odd ``name`) as bytes)) as one",
+        "array(struct(n), null) as several",
+    )
 
 
 def test_nothing_but_the_artifact_is_left(run: Run, spark: SparkSession) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -33,6 +35,16 @@ def test_commands_on_contracts_and_runs_take_the_same_settings() -> None:
     }
     assert {"fence", "contract check", "run", "report"} <= taken.keys()
     assert [] == [name for name, options in taken.items() if not {"--config", "--workspace"} <= options]
+
+
+def test_a_fence_loads_nothing_heavy() -> None:
+    """It is to answer at once: no Spark, no tables, not the models of all outputs."""
+    code = (
+        "import sys, reconcile.cli.fence, reconcile.gather.fence.opening;"
+        "print({'pyspark', 'pyarrow', 'pandas', 'sqlalchemy', 'reconcile.cli.outputs'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "set()\n" == done.stdout
 
 
 def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -24,6 +24,7 @@ SPARK_SUBMIT = "airflow.providers.apache.spark.{0}s.spark_submit.SparkSubmit"
     [
         (PYSPARK, "pyspark.sql.SparkSession", "_jvm"),
         (PYSPARK, "pyspark.SparkContext", "_jsc"),
+        (PYSPARK, "pyspark.sql.classic.dataframe.DataFrame", "_jdf"),
         (PYSPARK, "pyspark.SparkContext", "_active_spark_context"),
         (PYSPARK, "pyspark.SparkContext", "_gateway"),
         (PYSPARK, "pyspark.SparkContext", "_ensure_initialized"),

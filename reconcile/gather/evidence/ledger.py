@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from reconcile.gather.stores.digest import FORMATS, Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
 from reconcile.gather.stores.session import open_session, storable_texts, uuid_texts
 from reconcile.gather.stores.spark_store import FrameStore
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -61,19 +62,18 @@ class PostgresLedger:
         bounds = sql.SQL(
             "select partition, min({}) as {}, min(at) as at from ({}) as entries group by partition"
         ).format(sql.Identifier("offset"), sql.Identifier("offset"), _select(self.ledger, self.whose))
-        return self.postgres.frame(spark, bounds)
+        return local_frames.of_rows(spark, self.postgres.rows(bounds), "partition int, offset bigint, at timestamp")
 
-    def among(self, spark: SparkSession, events: DataFrame) -> DataFrame:  # noqa: ARG002
+    def among(self, spark: SparkSession, events: DataFrame) -> DataFrame:
         """Read the entries for events, which have `id`, `event_id`, `partition` and `offset`, with the events' `id`."""
         store, ledger, kind = self.postgres.store, self.ledger, self.event_id_type
         whose = self.whose
 
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def entries(batches: Iterable[Sequence[_Wanted]]) -> Iterator[pa.RecordBatch]:
             with open_session(store.name, store.url, store.limits) as session:
                 session.import_snapshot(store.snapshot)
                 session.run(sql.SQL(FORMATS))
-                for batch in batches:
-                    wanted = list(zip(*(batch.column(number).to_pylist() for number in range(4)), strict=True))
+                for wanted in batches:
                     for start in range(0, len(wanted), _AT_ONCE):
                         chunk = wanted[start : start + _AT_ONCE]
                         # Apart from each other, for of two ways that are joined by `or` Postgres uses no index.
@@ -81,8 +81,17 @@ class PostgresLedger:
                         rows = session.rows(sql.SQL(" union all ").join(ways))
                         yield _tied(rows, chunk, placed=whose is not None)
 
-        wanted = events.select("id", "event_id", "partition", "offset").coalesce(store.limits.readers)
-        return wanted.mapInArrow(read, f"id string, {SCHEMA}")
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return entries(list(zip(*(each.to_pylist() for each in batch.columns), strict=True)) for batch in batches)
+
+        schema = f"id string, {SCHEMA}"
+        of_events = events.select("id", "event_id", "partition", "offset")
+        if (here := local_frames.rows(of_events)) is None:
+            return of_events.coalesce(store.limits.readers).mapInArrow(read, schema)
+        import pyarrow as pa
+
+        found = pa.Table.from_batches(entries([[tuple(each) for each in here]]), _arrow([]).schema)
+        return local_frames.of_table(spark, found, schema)
 
 
 @dataclass(frozen=True)
@@ -185,7 +194,7 @@ def _select(ledger: Ledger, whose: tuple[str, str] | None, where: sql.Composable
     )
 
 
-def _ways(ledger: Ledger, kind: str | None, events: list[_Wanted]) -> list[sql.Composable]:
+def _ways(ledger: Ledger, kind: str | None, events: Sequence[_Wanted]) -> list[sql.Composable]:
     """Build the conditions by which entries are found: by the event's id, and where that finds none by its place."""
     ways: list[sql.Composable] = []
     if ledger.event_id is not None:
@@ -207,7 +216,7 @@ def _ways(ledger: Ledger, kind: str | None, events: list[_Wanted]) -> list[sql.C
     return ways
 
 
-def _tied(rows: list[tuple[Any, ...]], events: list[_Wanted], *, placed: bool) -> pa.RecordBatch:
+def _tied(rows: list[tuple[Any, ...]], events: Sequence[_Wanted], *, placed: bool) -> pa.RecordBatch:
     """Build the entries with the ids of their events: by the event's id, else by where it stood.
 
     With `placed`, as in the library's ledger, places are of the very topic; several aggregates may share an event's id.

@@ -16,29 +16,33 @@ from reconcile.gather.stores import row_columns, spark_store
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
-from reconcile.gather.stores.session import open_session, storable_texts
+from reconcile.gather.stores.session import storable_texts
 from reconcile.gather.stores.spark_store import FrameStore
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def pending(spark: SparkSession, postgres: OpenPostgres, outbox: Outbox) -> DataFrame:
-    """Query `id`, how many rows of it are `pending`, and since when: `pending_since`, NULL where that is not known."""
-    return postgres.frame(spark, _pending(outbox, sql.SQL("true")))
+def pending(spark: SparkSession, postgres: OpenPostgres, outbox: Outbox, waiting: int | None) -> DataFrame:
+    """Query `id`, how many rows of it are `pending`, and since when: `pending_since`, NULL where that is not known.
+
+    `waiting` is how many rows there are in all, if that is known.
+    """
+    statement = _pending(outbox, sql.SQL("true"))
+    if waiting is None or waiting > local_frames.MOST:
+        return postgres.frame(spark, statement)
+    return local_frames.of_rows(spark, postgres.rows(statement), "id string, pending int, pending_since timestamp")
 
 
 def waiting(postgres: OpenPostgres, outbox: Outbox, ids: Collection[str]) -> dict[str, WaitingEvents]:
     """Query what waits of these ids at the snapshot's instant."""
-    store, snapshot = postgres.store, postgres.session.snapshot
+    snapshot = postgres.session.snapshot
     seen_at = None if snapshot is None else snapshot.taken_at
     among = sql.SQL("{}::text = any({}::text[])").format(
         sql.Identifier(outbox.id), sql.Literal(storable_texts(sorted(ids)))
     )
-    # In a session of its own: what `published` makes of its transaction must not end the run's snapshot.
-    with open_session(store.name, store.url, store.limits) as session:
-        session.import_snapshot(store.snapshot)
-        rows = session.rows(_pending(outbox, among))
+    rows = postgres.rows(_pending(outbox, among))
     return {id_text: WaitingEvents(count, since, seen_at) for id_text, count, since in rows}
 
 

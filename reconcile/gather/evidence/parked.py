@@ -48,7 +48,7 @@ _ORIGIN = (
 )
 
 
-_CLOCKS_APART = timedelta(minutes=1)
+CLOCKS_APART = timedelta(minutes=1)
 """By how much the clock of the group that parks may be behind that of the producer."""
 
 
@@ -264,7 +264,7 @@ def _identified(records: DataFrame, log: DataFrame, main: str) -> DataFrame:
         f.col(TIMESTAMP).alias("_written"),
     )
     same = (f.col("origin_partition") == f.col("_partition")) & (f.col("origin_offset") == f.col("_offset"))
-    now_anothers = (f.col("_written") > f.col("at") + f.lit(_CLOCKS_APART)) & ~as_spelled("event_id").eqNullSafe(
+    now_anothers = (f.col("_written") > f.col("at") + f.lit(CLOCKS_APART)) & ~as_spelled("event_id").eqNullSafe(
         as_spelled("_event_id")
     )
     gone = f.coalesce(now_anothers, f.lit(False))

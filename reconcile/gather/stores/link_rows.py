@@ -17,6 +17,7 @@ from reconcile.gather.stores.digest import NO_ID, DigestReading, Mode, OtherServ
 from reconcile.gather.stores.postgres_store import PostgresParts, PostgresStore
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
+from reconcile.spark import local_frames
 
 _AT_ONCE = 5000
 
@@ -99,17 +100,16 @@ class PostgresRows:
         return PostgresParts(self.store, self.session, self.reading, buckets)
 
     def among(self, ids: DataFrame) -> DataFrame:
-        """Read them by the tasks that hold the ids, so that no process holds them all."""
+        """Read them by the tasks that hold the ids, so that no process holds them all; of local ids right here."""
         store, reading = self.store, self.reading
         names = row_columns.schema(len(reading.form.fields))
 
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def rows(batches: Iterable[Sequence[str | None]]) -> Iterator[pa.RecordBatch]:
             with open_session(store.name, store.url, store.limits) as session:
                 session.import_snapshot(store.snapshot)
                 session.wait_while_busy()
                 session.run(sql.SQL(digest.FORMATS))
-                for batch in batches:
-                    wanted = batch.column(0).to_pylist()
+                for wanted in batches:
                     listed = [each for each in wanted if each is not None]
                     starts = range(0, len(listed), _AT_ONCE)
                     statements = [digest.rows(reading, ids=listed[start : start + _AT_ONCE]) for start in starts]
@@ -118,7 +118,14 @@ class PostgresRows:
                     for statement in statements:
                         yield _arrow(session.rows(statement), len(reading.form.fields))
 
-        return ids.select(row_columns.ID).coalesce(store.limits.readers).mapInArrow(read, names)
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return rows(batch.column(0).to_pylist() for batch in batches)
+
+        of_ids = ids.select(row_columns.ID)
+        if (here := local_frames.rows(of_ids)) is None:
+            return of_ids.coalesce(store.limits.readers).mapInArrow(read, names)
+        found = pa.Table.from_batches(rows([[each for (each,) in here]]), _arrow([], len(reading.form.fields)).schema)
+        return local_frames.of_table(ids.sparkSession, found, names)
 
     @contextmanager
     def _planned(self) -> Iterator[StoreSession]:

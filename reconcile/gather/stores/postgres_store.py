@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
@@ -168,6 +169,16 @@ class OpenPostgres:
         with self.session.usage.readers.reading(tasks):
             self.session.wait_while_busy()
             yield
+
+    def rows(self, statement: sql.Composable) -> list[tuple[Any, ...]]:
+        """Read the few rows of a statement at the same instant.
+
+        In a session of its own: what the contract's SQL makes of its transaction must not end the run's snapshot.
+        """
+        with open_session(self.store.name, self.store.url, self.store.limits) as session:
+            session.import_snapshot(self.store.snapshot)
+            session.run(sql.SQL(digest.FORMATS))
+            return session.rows(statement)
 
 
 def ids_are_unique(session: StoreSession, reading: DigestReading) -> bool:

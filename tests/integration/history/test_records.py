@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import UTC
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from reconcile.gather.log import gapped
+from reconcile.gather.log.plain_log import KeptLog, NeedsSparkError, PlainLog
+from reconcile.gather.log.records import Derivation
 from reconcile.gather.log.value_reader import value_reader
+from reconcile.kafka.client import ClusterClient
 from reconcile.lab import schema_registry
 from reconcile.settings.connections import Registry
 from reconcile.settings.settings import Settings
 from tests.integration.history.log_world import LogWorld, event
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 SCHEMA = {
     "type": "record",
@@ -53,6 +58,55 @@ def test_each_record_is_kept_with_its_marks(world: LogWorld) -> None:
     assert {"e-1"} == {row["event_id"] for row in rows}
     (segment,) = history.index.segments
     assert (1, 1, 2) == (segment.null_keys, segment.unreadable_keys, segment.unreadable_values)
+
+
+ODD_VALUES = (
+    *(
+        b'{"version": 5}',
+        b'{"version": "5", "type": null}',
+        b'{"version": "\\u00e9"}',
+        b'{"version": 123456789012345678901}',
+    ),
+    *(b'{"version": 5.0}', b'{"version": 1e2}', b'{"version": true}', b'{"version": {"a": 1}}', b'{"version": [1]}'),
+    *(b'{"version": 1, "version": 2}', b'{"version": "\\ud800"}', b'{"a": NaN}', b'{"version": 01}', b'{"a": "\x01"}'),
+    *(b"[1]", b"7", b"null", b"", b"{", b"{} {}", b"\xff", b'\xef\xbb\xbf{"version": 1}', b' {"version": 1}\n', None),
+    *(b'{"type": {"name": "T"}}', b'{"type": "T"}', b'{"a": ' + b"[" * 1500 + b"]" * 1500 + b"}"),
+    *(b'{"a": ' + b"1" * 1001 + b"}", b'{"a": 1.' + b"1" * 1001 + b"}"),
+)
+
+
+def test_records_read_without_spark_say_the_same(world: LogWorld) -> None:
+    """Of the topic and of the history's files: what Spark makes of them, or that only Spark can tell."""
+    world.options = {"type": "$.type.name", "correlation_id": "header:correlation"}
+    world.create()
+    world.produce(*(("a", value) for value in ODD_VALUES), headers=[("event-id", "e-1"), ("event-id", "e-2")])
+    world.produce((None, event(1)), (b"\xff", event(2)), ("é", event(3)), partition=1)
+    world.produce(("a", event(4)), headers=[("correlation", b"\xff"), ("event-id", None)], partition=1)
+    derivation = Derivation.of(world.topic, all_headers=True)
+    with closing(ClusterClient("main", world.cluster.resolve())) as cluster:
+        log = PlainLog.of(cluster, world.topic, world.store, derivation)
+        fresh = {}
+        for place in ((partition, offset) for partition, end in world.ends().items() for offset in range(end)):
+            with suppress(NeedsSparkError):
+                (fresh[place],) = log.at(cluster, {place})
+    history = world.extend(all_headers=True)
+    kept = KeptLog(world.name, derivation, history.home, history.index)
+    expected = {(row["partition"], row["offset"]): columns(row) for row in world.rows(history)}
+    assert expected == {each.place: columns(vars(each)) for each in kept.all()}
+    assert {place: expected[place] for place in fresh} == {place: columns(vars(each)) for place, each in fresh.items()}
+    assert {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)} <= fresh.keys()
+    wanted = {place for place, row in expected.items() if row["id"] == "é"}
+    assert wanted == {each.place for each in kept.with_value("id", "é")} == {each.place for each in kept.at(wanted)}
+
+
+def columns(record: Row | Mapping[str, Any]) -> dict[str, Any]:
+    """Give what both ways read of a record."""
+    at = record["timestamp"]
+    micros = at if isinstance(at, int) else round(at.astimezone(UTC).timestamp() * 1_000_000)
+    names = ("id", "version", "event_id", "type", "correlation_id", "tombstone", "deletes", "readable")
+    key, headers = record["key"], [tuple(each) for each in record["headers"] or ()]
+    listed = [(name, value and bytes(value)) for name, value in headers]
+    return {**{name: record[name] for name in names}, "key": key and bytes(key), "at": micros, "headers": listed}
 
 
 def test_jsons_null_deletes_as_a_tombstone_does(world: LogWorld) -> None:

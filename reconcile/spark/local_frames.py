@@ -1,0 +1,146 @@
+"""Frames of few rows that this process has already: what is asked of them takes no Spark job, or one in all.
+
+Spark computes a projection of such rows while it plans, and so in no job. Anything else takes it one job for each stage
+and each table that is broadcast, as it measures one before it plans the next: of few rows there is nothing to measure.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from reconcile.spark import internals
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+MOST = 1000
+"""So many rows are few."""
+
+_only_one = threading.Lock()
+_LOCAL = frozenset({"LocalRelation", "OneRowRelation"})
+_IN_ONE_JOB = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def of_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str | StructType) -> DataFrame:
+    """Build a local frame of rows; times are instants, or microseconds since 1970."""
+    struct = _struct(schema)
+    return of_table(spark, _table(list(rows), struct), struct)
+
+
+def of_table(spark: SparkSession, table: pa.Table, schema: str | StructType) -> DataFrame:
+    """Build a local frame of an Arrow table."""
+    return spark.createDataFrame(table, _struct(schema))
+
+
+def is_local(frame: DataFrame) -> bool:
+    """Whether the rows of a frame are known to this process without a job."""
+    # A frame that is asked for its plan keeps it, and would not see that it is persisted later: its copy is asked.
+    return internals.plan_of(frame.select("*")) == "LocalRelation"
+
+
+def rows(frame: DataFrame) -> list[Row] | None:
+    """Read the rows of a local frame; None for any other, which takes a job."""
+    return frame.collect() if is_local(frame) else None
+
+
+def plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
+    """Read the rows of a local frame as plain values, times in microseconds since 1970; None for any other frame."""
+    return _plain_rows(frame) if is_local(frame) else None
+
+
+def table(frame: DataFrame) -> pa.Table | None:
+    """Compute the rows of a frame that is made of local ones alone, in one job at most; None for any other."""
+    if _LOCAL.issuperset(internals.plan_leaves(frame.select("*"))):
+        return _collected(frame)
+    return None
+
+
+def localized(frame: DataFrame, most: int) -> DataFrame | None:
+    """Compute a frame in one job, and build a local one of its rows; None if there are more rows than `most`."""
+    found = _collected(frame.limit(most + 1))
+    return None if found is None or found.num_rows > most else of_table(frame.sparkSession, found, frame.schema)
+
+
+def _collected(frame: DataFrame) -> pa.Table | None:
+    """Compute its rows in one job; None where Arrow could not hold them as they are."""
+    found = _plain_rows(frame)
+    return None if found is None else _table([tuple(row.values()) for row in found], frame.schema)
+
+
+def _plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import TimestampType
+
+    schema = frame.schema
+    times = [isinstance(field.dataType, TimestampType) for field in schema]
+    if any(_holds_times(field.dataType) for field, is_time in zip(schema, times, strict=True) if not is_time):
+        return None
+    named = [f.col(f"`{name.replace('`', '``')}`") for name in schema.names]
+    # As microseconds, because a timestamp comes back in the time zone of this process.
+    read = frame.select(*(f.unix_micros(each) if time else each for each, time in zip(named, times, strict=True)))
+    with _in_one_job(frame.sparkSession):
+        return [dict(zip(schema.names, map(_plain, row), strict=True)) for row in read.collect()]
+
+
+def _struct(schema: str | StructType) -> StructType:
+    from pyspark.sql.types import StructType
+
+    if isinstance(schema, StructType):
+        return schema
+    struct = StructType.fromDDL(schema)
+    assert isinstance(struct, StructType)
+    return struct
+
+
+def _table(found: Sequence[Sequence[Any]], schema: StructType) -> pa.Table:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema)
+    columns = list(zip(*found, strict=True)) or [()] * len(arrow)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=arrow)
+
+
+def _plain(value: Any) -> Any:
+    """Build of one of Spark's values what Arrow takes."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, tuple):
+        return {name: _plain(each) for name, each in value.asDict().items()}  # type: ignore[attr-defined]
+    return value
+
+
+def _holds_times(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
+    if isinstance(kind, ArrayType):
+        return _holds_times(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_holds_times(field.dataType) for field in kind)
+    return isinstance(kind, (MapType, TimestampType))
+
+
+@contextmanager
+def _in_one_job(spark: SparkSession) -> Iterator[None]:
+    """Have what is planned in the block run as one job."""
+    with _only_one:
+        before = {name: spark.conf.get(name) for name in _IN_ONE_JOB}
+        for name, value in _IN_ONE_JOB.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, known in before.items():
+                spark.conf.set(name, str(known))
