@@ -38,6 +38,8 @@ OWNERS = (
     "lakes",
     "mariadb",
     "mariadb server",
+    "changed rows",
+    "changed only",
 )
 ROOM = 40
 """How many owners a worker has room for."""
