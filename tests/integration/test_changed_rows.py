@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from psycopg2 import sql
 
 from reconcile.domain.canonical import CanonicalType, Kind, Layout
-from reconcile.gather.stores import digest
+from reconcile.gather.stores import changed_rows, digest
 from reconcile.gather.stores.digest import DigestReading, Side
 from reconcile.lab.services.database import connect
 from tests.integration.worlds import postgres_alone
@@ -69,3 +71,25 @@ def test_ids_are_read_by_the_primary_key(session: Any, table: str, own: str, for
     plan = "\n".join(line for (line,) in rows(session, sql.SQL("explain {}").format(statement)))
     assert wanted == sorted((row[0] for row in rows(session, statement)), key=wanted.index)
     assert "Seq Scan" not in plan
+
+
+def test_changed_rows_are_found_by_their_index(session: Any) -> None:
+    """Also where a row counts as deleted: it is what a copy may still have."""
+    gone = reading("by_uuid", "uuid", Kind.UUID)
+    gone = replace(gone, side=replace(gone.side, deleted="id = '00000000-0000-0000-0000-000000000001'"))
+    statement = changed_rows.statement(gone, "changed_at", datetime.now(UTC) - timedelta(minutes=2, seconds=30))
+    plan = "\n".join(line for (line,) in rows(session, sql.SQL("explain {}").format(statement)))
+    assert ["1", "2"] == sorted(row[0].lstrip("0-") for row in rows(session, statement))
+    assert "Seq Scan" not in plan
+
+
+@pytest.mark.parametrize("type_", ["timestamptz", "timestamp", "date"])
+def test_times_of_any_type_are_compared(session: Any, type_: str) -> None:
+    """Without a zone they are UTC, as everywhere."""
+    session.cursor().execute("set timezone = 'UTC'")
+    times = f"select n as id, '2026-01-0{{}}'::{type_} as changed_at from generate_series(1, 1) n"
+    query = f"{times.format(1)} union all {times.format(2).replace('n as id', 'n + 1 as id')}"
+    one = reading("", "integer", Kind.INTEGER)
+    one = replace(one, side=replace(one.side, table=None, query=query))
+    statement = changed_rows.statement(one, "changed_at", datetime(2026, 1, 2, tzinfo=UTC))
+    assert ["2"] == [row[0] for row in rows(session, statement)]

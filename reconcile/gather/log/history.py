@@ -9,7 +9,7 @@ where directories by bucket would be a hundred small ones a night. The sort take
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,8 +20,8 @@ from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.log.history_columns import ID, ID_HASH
-from reconcile.gather.log.index import Index, LogState, extended, plan_extension, pruned
+from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, by_partition
+from reconcile.gather.log.index import Index, LogState, Segment, extended, plan_extension, pruned
 from reconcile.gather.log.records import Derivation, DerivationOptions
 from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
 from reconcile.gather.log.store import HistoryStore, Home
@@ -57,11 +57,7 @@ class History:
 
         Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many.
         """
-        paths = [literal(self.home.uri(segment.name)) for segment in self.index.segments]
-        if paths:
-            stored = spark.read.schema(self.derivation.schema).parquet(*paths)
-        else:
-            stored = spark.createDataFrame([], self.derivation.schema)
+        stored = self._stored(spark, self.index.segments)
         if ids is not None and not isinstance(ids, DataFrame):
             listed = sorted(set(ids))
             if len(listed) <= _FEW:
@@ -72,6 +68,22 @@ class History:
         if isinstance(ids, DataFrame):
             stored = stored.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
         return self.derivation.shown(stored, self.index.topic)
+
+    def records_from(self, spark: SparkSession, begins: Mapping[int, int]) -> DataFrame:
+        """Read the records at or past offsets by partition, of those segments alone that hold such records."""
+        held = [
+            segment
+            for segment in self.index.segments
+            if any(part.end > begins[number] for number, part in segment.partitions.items() if number in begins)
+        ]
+        newer = self._stored(spark, held).where(f.col(OFFSET) >= by_partition(begins))
+        return self.derivation.shown(newer, self.index.topic)
+
+    def _stored(self, spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
+        paths = [literal(self.home.uri(segment.name)) for segment in segments]
+        if not paths:
+            return spark.createDataFrame([], self.derivation.schema)
+        return spark.read.schema(self.derivation.schema).parquet(*paths)
 
     def prune(self, older_than: datetime) -> History:
         """Give up the oldest segments in which all records are older; what was given up is kept on record."""
