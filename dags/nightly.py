@@ -40,7 +40,8 @@ def contracts() -> list[dict[str, Any]]:
         )
     files = installation().contract_files()
     run_ids = {each: run_id_of(each, run.dag_id, run.run_id, run.run_after) for each in files}
-    return [ScheduledRun(str(file), run_id, requester=requester_of(run)).data() for file, run_id in run_ids.items()]
+    who = requester_of(run)
+    return [ScheduledRun(str(file), run_id, incremental=True, requester=who).data() for file, run_id in run_ids.items()]
 
 
 nightly()

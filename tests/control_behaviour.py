@@ -313,6 +313,15 @@ class FindingsBehaviour:
         assert Drift(complete=True, opened=0, returned=0, closed=1, still_open=2) == drift
         assert "r2" == control.findings.seen(LINK, ["a"])["a"].closed_by_run
 
+    def test_what_is_open_is_listed(self, control: ControlStore) -> None:
+        """Of the links that are asked for, each id once."""
+        begin(control, "r1", "r2")
+        control.findings.record("r1", LINK, sightings("a", "b"), complete=True)
+        control.findings.record("r1", "user-account/billing", sightings("b", "c"), complete=True)
+        control.findings.record("r1", "user-account/other", sightings("d"), complete=True)
+        control.findings.record("r2", LINK, sightings("b"), complete=True)
+        assert ["b", "c"] == sorted(control.findings.open_ids([LINK, "user-account/billing"]))
+
     def test_links_are_apart(self, control: ControlStore) -> None:
         """One link's run closes nothing of another's."""
         begin(control, "r1")

@@ -40,6 +40,8 @@ OWNERS = (
     "mariadb server",
     "politeness",
     "copying",
+    "changed rows",
+    "changed only",
 )
 ROOM = 40
 """How many owners a worker has room for."""

@@ -21,7 +21,7 @@ from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import about, logged_to_stderr
-from reconcile.pipeline.scope import All, Ids
+from reconcile.pipeline.scope import LAST, scope_for
 from reconcile.settings.settings import Settings, load_settings
 from reconcile.workspace.workspace import Workspace
 
@@ -34,6 +34,7 @@ REFUSED, TRY_LATER = 2, 75
 @click.option("--stages", required=True)
 @click.option("--consumer", "consumers", multiple=True)
 @click.option("--ids", "ids_file", type=click.Path(path_type=Path), help="A JSON list of the ids, if only some.")
+@click.option("--incremental", is_flag=True, help="Only what changed since the last run, if the contract says so.")
 @click.option("--mode", default="auto")
 @click.option("--requester", help="Who asks for the run, as JSON.")
 @click.option("--config", type=click.Path(path_type=Path))
@@ -45,6 +46,7 @@ def application(
     stages: str,
     consumers: tuple[str, ...],
     ids_file: Path | None,
+    incremental: bool,
     mode: ComparisonMode,
     requester: str | None,
     config: Path | None,
@@ -65,8 +67,8 @@ def application(
         session(settings.reading(contract.stores), f"reconcile {run_id}") as spark,
     ):
         place = Workspace(settings.workspace, spark)
-        scope = All() if ids is None else Ids.of(ids)
         run = place.run(run_id)
+        scope = scope_for(run, ids, LAST if incremental and contract.incremental is not None else None)
         who = None if requester is None else Actor(**json.loads(requester))
         selection = (consumers, scope, mode)
         job = Job(

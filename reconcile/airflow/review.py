@@ -46,11 +46,13 @@ def read_failed_gate(scheduled_run: ScheduledRun) -> list[str]:
 def read_review(scheduled_run: ScheduledRun) -> dict[str, Any]:
     """Read a run's plan and build its review."""
     from reconcile.domain.plan import aggregates
-    from reconcile.pipeline.handoffs import Fence, Plan, Summary
+    from reconcile.pipeline.handoffs import Fence, Plan, Request, Summary
+    from reconcile.pipeline.scope import scope_of
 
     with installation().run(scheduled_run.run_id) as (_, run, _settings):
         rows, links = run.read(Fence).source.rows, run.read(Summary).links
-        numbers = {each.link: aggregates(each.compared, rows, some=bool(scheduled_run.ids)) for each in links}
+        some = not scope_of(run, run.read(Request)).whole
+        numbers = {each.link: aggregates(each.compared, rows, some=some) for each in links}
         return review(scheduled_run, run.read(Plan), numbers)
 
 

@@ -30,6 +30,8 @@ class ScheduledRun:
     """Only these; empty for all."""
     ids: Sequence[str] = ()
     """Only these aggregates; empty for all."""
+    incremental: bool = False
+    """Whether it looks only at what changed since the last run, where its contract says `incremental`."""
     mode: Literal["auto", "digest", "full"] = "auto"
     apply: bool = True
     """Whether corrections may be emitted, if the contract's approval is given."""

@@ -33,6 +33,8 @@ def arguments(scheduled_run: ScheduledRun, stages: Sequence[str], place: Install
     given += [part for name in scheduled_run.consumers for part in ("--consumer", name)]
     if ids is not None:
         given += ["--ids", str(ids)]
+    if scheduled_run.incremental:
+        given.append("--incremental")
     if place.config is not None:
         given += ["--config", str(place.config)]
     if place.workspace is not None:

@@ -60,7 +60,7 @@ def _audit(lab: Lab) -> bool:
         for job in jobs:
             pipeline.gather(job)
             summary = pipeline.audit(job)
-            show_summary(job.run.id, summary, job.scope)
+            show_summary(job.run.id, summary)
             require_recorded(summary)
             findings += map(json.loads, tables.finding_lines(job.run))
         _show_verdicts(planted, findings)

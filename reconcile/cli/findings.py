@@ -20,7 +20,7 @@ from reconcile.domain.finding import Finding, Status
 from reconcile.errors import RefusedError
 from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import run_of, workspace_of
-from reconcile.pipeline.runs import newest
+from reconcile.pipeline.runs import RunLine, newest
 from reconcile.report.csv import csv_of
 
 
@@ -80,13 +80,31 @@ def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None
         print_json(RunsOutput(runs=lines))
         return
     shown = table(
-        "run", "began", "stage", "drifted", "latent", "exit", "approved by", right=("drifted", "latent", "exit")
+        "run",
+        "began",
+        "looked at",
+        "stage",
+        "drifted",
+        "escaped",
+        "latent",
+        "exit",
+        "approved by",
+        right=("drifted", "escaped", "latent", "exit"),
     )
     for line in lines:
-        numbers = ("-" if each is None else str(each) for each in (line.drifted, line.latent, line.exit_code))
+        figures = (line.drifted, line.escaped, line.latent, line.exit_code)
+        numbers = ("-" if each is None else str(each) for each in figures)
         began = "-" if line.began is None else line.began.isoformat()
-        shown.add_row(line.run_id, began, line.stage or "-", *numbers, ", ".join(line.approvers) or "-")
+        shown.add_row(
+            line.run_id, began, _looked_at(line), line.stage or "-", *numbers, ", ".join(line.approvers) or "-"
+        )
     console().print(shown)
+
+
+def _looked_at(line: RunLine) -> str:
+    if line.since is not None:
+        return f"{line.requested:,} changed since {line.since}"
+    return {None: "-", "full": "all"}.get(line.kind, f"{line.requested or 0:,} by id")
 
 
 def _print(listed: Iterable[Finding], form: str | None) -> None:

@@ -15,7 +15,7 @@ from reconcile.pipeline.job import workspace_of
 from reconcile.pipeline.trend import sparkline, trends
 from reconcile.report.model import Trend
 
-_NUMBERS = ("compared", "drifted", "new", "came back", "gone", "open")
+_NUMBERS = ("compared", "drifted", "escaped", "new", "came back", "gone", "open")
 
 
 @click.command()
@@ -55,7 +55,9 @@ def _show(trend: Trend, limit: int) -> None:
     runs = table("run", "when", *_NUMBERS, right=_NUMBERS)
     for each in reversed(points):
         changes = (each.opened, each.returned, each.closed, each.still_open)
-        figures = ("-" if number is None else f"{number:,}" for number in (each.compared, each.drifted, *changes))
+        figures = (
+            "-" if number is None else f"{number:,}" for number in (each.compared, each.drifted, each.escaped, *changes)
+        )
         mark = "" if each.complete else " (incomplete)"
         runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *figures)
     out.print(runs)

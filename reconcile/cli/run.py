@@ -44,6 +44,7 @@ class _RunOptions:
     consumers: tuple[str, ...]
     ids: tuple[str, ...]
     ids_file: Path | None
+    since: str | None
     mode: ComparisonMode
     quality: bool | None
     apply: bool
@@ -62,6 +63,7 @@ class _RunOptions:
             run_id=self.run_id,
             consumers=self.consumers,
             ids=ids_of(self.ids, self.ids_file),
+            since=self.since,
             mode=self.mode,
         )
 
@@ -76,6 +78,9 @@ class _RunOptions:
 @options.consumers
 @options.ids
 @options.ids_file
+@click.option(
+    "--since", metavar="RUN|last", help="Only what may have changed since that run, or since the last that will do."
+)
 @click.option("--mode", type=_MODES, default="auto", show_default=True, help="How rows are compared.")
 @click.option(
     "--quality/--no-quality",
@@ -225,7 +230,7 @@ def _repair_output(apply: bool, repaired: Verified | None, failure: ReconcileErr
 
 
 def _show(job: Job, summary: Summary) -> None:
-    show_summary(job.run.id, summary, job.scope)
+    show_summary(job.run.id, summary)
     _say_unread(summary)
 
 

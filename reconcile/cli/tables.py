@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from reconcile.domain.approval import Actor, Approval
     from reconcile.pipeline.handoffs import LinkSummary, Summary
-    from reconcile.pipeline.scope import Scope
     from reconcile.report.model import LinkResult, QualityResult
 
 FIGURES = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
@@ -41,7 +40,7 @@ def figures(link: LinkSummary | LinkResult) -> list[str]:
     return [f"{getattr(link, name.replace(' ', '_')):,}" for name in FIGURES]
 
 
-def show_summary(run_id: str, summary: Summary, scope: Scope) -> None:
+def show_summary(run_id: str, summary: Summary) -> None:
     """Show a run's figures: a line for each link, then the causes."""
     out = console()
     links = table("link", *FIGURES, "settled", right=FIGURES)
@@ -60,8 +59,8 @@ def show_summary(run_id: str, summary: Summary, scope: Scope) -> None:
         if (drift := each.over_time) and (drift.opened or drift.returned or drift.closed):
             counts = f"{drift.opened:,} new, {drift.returned:,} came back, {drift.closed:,} gone"
             out.print(f"{each.link}: {counts} since the runs before")
-    if scope.count is not None:
-        out.print(f"Only {scope.count:,} {'aggregate was' if scope.count == 1 else 'aggregates were'} asked for.")
+    for line in _looked_at(summary):
+        out.print(line)
     out.print(_verdict(run_id, summary))
 
 
@@ -93,6 +92,20 @@ def _failed(quality: QualityResult) -> Table:
         why = each.why or "" if each.exception is None else f"could not be evaluated: {each.exception}"
         failed.add_row(each.expectation, ", ".join(each.columns), each.link or each.suite, severity, many, why)
     return failed
+
+
+def _looked_at(summary: Summary) -> Iterator[str]:
+    scope = summary.scope
+    if scope is not None and scope.kind == "changed":
+        yield f"Only {scope.ids or 0:,} of {scope.aggregates or 0:,} aggregates may have changed since {scope.since}."
+    elif scope is not None and scope.ids is not None:
+        yield f"Only {scope.ids:,} {'aggregate was' if scope.ids == 1 else 'aggregates were'} asked for."
+    if scope is not None and scope.reason is not None:
+        yield f"All aggregates were compared: {scope.reason}."
+    for each in summary.links:
+        if each.escaped:
+            which = f"{each.escaped:,} of those that drifted"
+            yield f"{each.link}: {which} escaped the changed-only runs since the last full one"
 
 
 def _verdict(run_id: str, summary: Summary) -> str:

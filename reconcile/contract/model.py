@@ -40,6 +40,7 @@ __all__ = [
     "Contract",
     "DelayedTopic",
     "FailureTopic",
+    "Incremental",
     "Key",
     "Ledger",
     "Outbox",
@@ -219,6 +220,13 @@ class Topic(Model):
         return self.delete_as if isinstance(self.delete_as, tuple) else (self.delete_as,)
 
 
+class Incremental(Model):
+    """Runs that look only at what may have changed since the run before."""
+
+    full_every: Annotated[int, Field(ge=1)] = 7
+    """Each so many such runs, one compares everything and counts what escaped the others."""
+
+
 class Contract(Model):
     """Says how a source, its topic and the copies that consumers keep belong together."""
 
@@ -232,6 +240,8 @@ class Contract(Model):
     """How the aggregate's changes are published."""
     consumers: Annotated[tuple[Consumer, ...], *NotEmpty]
     """Who keeps a copy."""
+    incremental: Incremental | None = None
+    """Nightly runs look only at what may have changed; left out, they compare everything."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Contract:
@@ -314,8 +324,22 @@ class Contract(Model):
     @property
     def digest(self) -> str:
         """The SHA-256 of what the contract says, whatever the order and the form in which its file says it."""
-        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _digest(self.model_dump(mode="json", by_alias=True))
+
+    @property
+    def comparison_digest(self) -> str:
+        """The SHA-256 of what decides which rows and events are compared, and how; not of what is done about it."""
+        left_out: Any = {
+            "incremental": True,
+            "topic": {"value", "correction_type", "delete_as"},
+            "consumers": {"__all__": {"quality", "repair", "settle", "tolerance", "depends_on"}},
+        }
+        return _digest(self.model_dump(mode="json", by_alias=True, exclude=left_out))
+
+
+def _digest(said: dict[str, Any]) -> str:
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_contract(path: Path) -> Contract:

@@ -127,6 +127,12 @@ class Findings:
                     known[id_text] = _seen(row, id_text)
         return known
 
+    def open_ids(self, links: Collection[str]) -> list[str]:
+        """Query the ids of what is open on some links, each once, as they are kept."""
+        statement = select(finding.c.aggregate_id).where(finding.c.link.in_(links), finding.c.state == "open")
+        with self._database.reading() as connection:
+            return list(connection.execute(statement.distinct()).scalars())
+
     def _stage(self, connection: Connection, table: Table, rows: Iterable[dict[str, str | None]]) -> None:
         statement = self._database.insert(table).on_conflict_do_nothing(index_elements=["aggregate_id"])
         for some in batches(rows, BATCH):

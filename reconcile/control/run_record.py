@@ -24,6 +24,8 @@ class LinkFigures:
     in_flight: int
     asked: int | None = None
     """How many aggregates it was asked for; None for all."""
+    escaped: int | None = None
+    """How many differed that changed-only runs could not see; None where that was not counted."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from reconcile.gather import spark_read_errors
 from reconcile.gather.evidence import outbox, stash_table
 from reconcile.gather.evidence.ledger import LIBRARY_LEDGER, PostgresLedger, SparkLedger
 from reconcile.gather.fence.opening import OpenFence
-from reconcile.gather.stores import buckets, canonical_columns, digest, row_columns, spark_store
+from reconcile.gather.stores import buckets, canonical_columns, changed_rows, digest, row_columns, spark_store
 from reconcile.gather.stores.buckets import Differing
 from reconcile.gather.stores.comparison_pair import comparison_pair, copy_side, source_side, types_for
 from reconcile.gather.stores.digest import Choice, ComparisonMode, Mode, Side
@@ -97,6 +97,20 @@ class LinkReader:
             else:
                 found.append(_maria_rows(store, reading))
         return found[0], found[1]
+
+    def changed_since(self, instant: datetime) -> DataFrame | None:
+        """Read the ids of the source's rows that were changed since; None if it does not say when they were."""
+        column, store = self.contract.source.updated_at, self._stores[0]
+        if column is None:
+            return None
+        source = self.rows[0]
+        if isinstance(store, OpenPostgres):
+            assert isinstance(source, PostgresRows)
+            return store.frame(self.spark, changed_rows.statement(source.reading, column, instant))
+        side = source_side(self.contract, self.consumer)
+        if isinstance(store, SparkStore):
+            return changed_rows.by_spark(self.spark, store, side, column, instant)
+        return changed_rows.of_maria(self.spark, store, side, column, instant)
 
     def ledger(self) -> DataFrame | None:
         """Read the whole ledger; None if the consumer keeps none."""

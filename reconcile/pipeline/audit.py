@@ -36,6 +36,7 @@ from reconcile.gather.log.undecided import UndecidedRecords
 from reconcile.gather.stores import row_columns
 from reconcile.pipeline import gather as gathering
 from reconcile.pipeline import tables
+from reconcile.pipeline.changes import with_scope
 from reconcile.pipeline.handoffs import (
     FINDINGS,
     Fence,
@@ -144,12 +145,13 @@ def _gathered(job: Job, inputs: Inputs) -> _Gathered:
     history = gathering.log_history(job, fence)
     state, growth = KeptState(job.spark, history), history.index.partitions
     router = Router.of(infer_from_log(state, growth, job.contract.topic.partitioner), growth)
+    ids = job.scope.ids if job.scope.ids is not None else job.scope.frame(job.spark, ID)
     return _Gathered(
         inputs,
         fence,
         {each.consumer: each for each in gathered.links},
         {each.link: each for each in gathered.unread},
-        history.records(job.spark, job.scope.ids),
+        history.records(job.spark, ids),
         state,
         router,
     )
@@ -194,17 +196,23 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
     copy = job.run.parquet(copy_rows(name), job.spark)
     reach = None
     with ExitStack() as kept:
-        if (ids := job.scope.frame(job.spark, ID)) is not None:
-            candidates = ids
+        closely = job.scope.closely(job.spark, ID)
+        if closely is not None and not job.scope.sifted:
+            candidates = closely
         else:
-            ledger = _ledger(job, consumer)
-            reach = ledger_reach(ledger, ledger, gathered.log)
+            ledger, begins = _ledger(job, consumer), job.scope.begins
+            if begins is None:
+                reach = ledger_reach(ledger, ledger, gathered.log)
             parked = job.run.parquet(parked_records(name), job.spark)
             found = [*of_all_links, latent_candidates.unresolved(parked)]
             if ledger is not None:
                 known = ledger.where("unapplied is null or unapplied <> 'ignored'")
-                found += _not_in_ledger(job, gathered, consumer, known, reach, kept)
+                found += _not_in_ledger(job, gathered, consumer, known, reach or Reach(dict(begins or {}), None), kept)
+            if closely is not None:
+                found.append(closely)
             candidates = _union(found).distinct()
+            if (ids := job.scope.frame(job.spark, ID)) is not None:
+                candidates = candidates.join(ids, ID, "left_semi")
         candidates = kept.enter_context(persisted(candidates))
         there = None if candidates.isEmpty() else candidates
         rows = _publish_rows(job, gathered.inputs, f"suspects.{name}", compare.suspects(source, copy, rules, there))
@@ -344,9 +352,10 @@ def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Con
         ordered = _ordered(found)
         run.publish_parquet(FINDINGS, ordered, inputs, stage="audit", complete=complete, notes=notes)
     counted = {job.contract.link(each.consumer): each.counted for each in compared.suspects}
-    figures = summary(job.contract, gathered.fence, counted, run.parquet(FINDINGS, job.spark), unread)
+    published = run.parquet(FINDINGS, job.spark)
+    figures = summary(job.contract, gathered.fence, counted, published, unread, job.scope.aggregates)
     figures = figures.model_copy(update={"version_gaps": compared.version_gaps})
-    run.publish(figures, inputs, complete=complete, notes=notes)
+    run.publish(with_scope(job, figures, published), inputs, complete=complete, notes=notes)
 
 
 def _ordered(findings: DataFrame) -> DataFrame:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from reconcile.audit.columns import ID
 from reconcile.contract.model import Consumer
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.evidence import parked, plain_parked
@@ -23,7 +25,11 @@ from reconcile.gather.stores.digest import Mode
 from reconcile.gather.stores.errors import StoreBusyError
 from reconcile.gather.stores.postgres_store import PostgresParts
 from reconcile.gather.stores.usage import Taken
+from reconcile.pipeline import changes, since
+from reconcile.pipeline.changes import Looking
 from reconcile.pipeline.handoffs import (
+    ACCOUNTED,
+    CHANGED,
     OUTBOX,
     Gathered,
     GatheredField,
@@ -38,7 +44,6 @@ from reconcile.pipeline.handoffs import (
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.logs import about, timed
-from reconcile.pipeline.scope import All
 from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
@@ -50,6 +55,10 @@ _LOG = logging.getLogger(__name__)
 @dataclass
 class _Gathering:
     job: Job
+    looking: Looking
+    begins: dict[int, int] | None = None
+    changed_records: DataFrame | None = None
+    """The log's records since the fence of the run that changes are told from; None where all is compared."""
     links: dict[str, GatheredLink] = field(default_factory=dict)
     unread: list[UnreadableLink] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
@@ -65,21 +74,86 @@ class _Gathering:
                 _LOG.warning(f"a transaction hangs in {fence.topic.name} {each}: see reconcile fence")
             _LOG.debug(f"fence opened in {took:.1f} s: {len(fence.topic.partitions)} partitions")
             there = [each for each in job.consumers if each.name in opened.consumers]
+            history = self._changes(opened, there) if self.looking.basis is not None else None
+            there = [each for each in there if job.contract.link(each) not in {lost.link for lost in self.unread}]
             for number, consumer in enumerate(there, 1):
                 with about(link=job.contract.link(consumer), part=f"{number} of {len(there)}"):
                     self._stores(opened, consumer)
             opened.require_source_alive()
             opened.release_source()
             self._count(opened.taken())
-        history = log_history(job, fence)
+        history = history or log_history(job, fence)
         self._evidence(history)
         self._publish(history)
 
+    def _changes(self, opened: OpenFence, consumers: Sequence[Consumer]) -> History:
+        """Look for what may have changed, while the stores can be read; what cannot be told is not looked for."""
+        job, basis, fence = self.job, self.looking.basis, opened.fence
+        assert basis is not None
+        history = log_history(job, fence)
+        begins = since.begins(basis.fence, fence, [each.name for each in job.consumers])
+        if problem := since.unusable(basis.run.id, basis.fence, fence, history.index, begins):
+            self._compare_all(problem)
+            return history
+        readers = {}
+        for consumer in consumers:
+            reader = self._reader(opened, consumer)
+            if self._set_aside(opened, reader, history):
+                readers[consumer.name] = reader
+        if not readers:
+            return history
+        records = history.records_from(job.spark, begins)
+        with next(iter(readers.values())).reading():
+            changed = changes.changed_ids(job, basis, records, readers)
+            if self.looking.scope.kind == "changed":
+                self._settle(changed, records, begins)
+            if self.looking.scope.kind == "full" and self.looking.scope.after:
+                found = job.run.find(CHANGED)
+                ids = changed if found is None else job.run.parquet(CHANGED, job.spark)
+                self._parquet(ACCOUNTED, changes.accounted(job, self.looking.scope.after, ids))
+        return history
+
+    def _settle(self, changed: DataFrame, records: DataFrame, begins: dict[int, int]) -> None:
+        """Publish the ids that may have changed, unless they are so many that all are compared."""
+        number = self._parquet(CHANGED, changed)
+        _LOG.info(f"{number:,} aggregates may have changed since {self.looking.scope.since}")
+        if reason := since.too_many(number, self.looking.scope.aggregates):
+            self._compare_all(reason)
+            return
+        self.begins, self.changed_records = begins, records
+        self.looking = replace(self.looking, scope=self.looking.scope.model_copy(update={"ids": number}))
+
+    def _compare_all(self, reason: str) -> None:
+        if self.looking.scope.kind == "changed":
+            _LOG.warning(f"comparing everything: {reason}")
+            self.looking = self.looking.full(reason)
+
+    def _set_aside(self, opened: OpenFence, reader: LinkReader, history: History) -> bool:
+        """Read what a consumer has put aside, and what waits in the outbox; tell whether that could be read."""
+        job, consumer = self.job, reader.consumer
+        try:
+            with reader.reading():
+                if (box := reader.outbox()) is not None and job.run.find(OUTBOX) is None:
+                    self._read(reader, OUTBOX, box)
+                if (table := reader.stash_table()) is not None:
+                    self._read(reader, stash(consumer.name), table)
+            self._parked(consumer, history)
+        except StoreBusyError:
+            raise
+        except (UnreachableError, RefusedError) as error:
+            opened.require_source_alive()
+            self._left_out(consumer, error)
+            return False
+        return True
+
+    def _reader(self, opened: OpenFence, consumer: Consumer) -> LinkReader:
+        return LinkReader(self.job.spark, self.job.contract, consumer, self.job.settings, opened)
+
     def _stores(self, opened: OpenFence, consumer: Consumer) -> None:
         """Read what the stores have to give while their snapshots last."""
-        job, link = self.job, self.job.contract.link(consumer)
+        link = self.job.contract.link(consumer)
         _LOG.info(f"{link}: reading both stores")
-        reader = LinkReader(job.spark, job.contract, consumer, job.settings, opened)
+        reader = self._reader(opened, consumer)
         try:
             with timed(_LOG, f"{link}: both stores read"), reader.reading():
                 self._tables(reader, consumer, link)
@@ -98,11 +172,11 @@ class _Gathering:
         compared = self._compared(reader)
         frames: dict[str, DataFrame | PostgresParts]
         frames = {source_rows(name): compared.source, copy_rows(name): compared.copy}
-        if isinstance(job.scope, All) and (entries := reader.ledger()) is not None:
+        if (entries := self._ledger(reader)) is not None:
             frames[ledger(name)] = entries
         if (box := reader.outbox()) is not None and job.run.find(OUTBOX) is None:
             frames[OUTBOX] = box
-        if (table := reader.stash_table()) is not None:
+        if job.run.find(stash(name)) is None and (table := reader.stash_table()) is not None:
             frames[stash(name)] = table
         # A small table keeps one core busy: side by side they keep all.
         with ThreadPoolExecutor(len(frames)) as pool:
@@ -123,7 +197,7 @@ class _Gathering:
             fetched=ours + theirs,
             buckets=None if differing is None else differing.count,
             differing=None if differing is None else len(differing.buckets),
-            mode=compared.mode.value if isinstance(job.scope, All) else "ids",
+            mode=compared.mode.value if self.looking.scope.kind == "full" else self.looking.scope.kind,
             reasons=tuple(compared.reasons),
             form=tuple(reader.rows[1].form.fields),
             fields=tuple(GatheredField(name=each.name, sensitive=each.sensitive) for each in consumer.fields),
@@ -162,26 +236,40 @@ class _Gathering:
 
     def _compared(self, reader: LinkReader) -> Compared:
         """Choose the rows of both sides that are to be compared."""
-        ids = self.job.scope.frame(self.job.spark, row_columns.ID)
-        if ids is None:
-            return reader.compared(self.job.mode)
+        job = self.job
+        if self.looking.scope.kind == "full":
+            return reader.compared(job.mode)
+        if self.looking.scope.kind == "changed":
+            ids: DataFrame | None = job.run.parquet(CHANGED, job.spark).withColumnRenamed(ID, row_columns.ID)
+        else:
+            ids = job.scope.frame(job.spark, row_columns.ID)
+        assert ids is not None
         source, copy = (side.among(ids) for side in reader.rows)
         return Compared(source, copy, Mode.FULL, (), None)
 
+    def _ledger(self, reader: LinkReader) -> DataFrame | None:
+        """Choose the entries of the ledger that are to be read: all of them, or those of the log's new events."""
+        if self.looking.scope.kind == "full":
+            return reader.ledger()
+        events = self.changed_records
+        found = None if events is None else reader.ledger_of(events.where(f"{ID} is not null"))
+        return None if found is None else found.drop(ID)
+
     def _evidence(self, history: History) -> None:
         """Read what lies in the failure topics: the log first, then what was parked of it."""
-        job = self.job
-        for consumer in job.consumers:
-            if consumer.name in self.links:
-                table = job.run.find(stash(consumer.name))
+        for consumer in self.job.consumers:
+            if consumer.name in self.links and self.job.run.find(parked_records(consumer.name)) is None:
                 try:
-                    frame = parked_of(job, consumer, history, mirrored=table is not None)
+                    self._parked(consumer, history)
                 except (UnreachableError, RefusedError) as error:
                     self._left_out(consumer, error)
-                    continue
-                if table is not None:
-                    frame = frame.unionByName(job.run.parquet(table.name, job.spark))
-                self._parquet(parked_records(consumer.name), frame)
+
+    def _parked(self, consumer: Consumer, history: History) -> None:
+        job, table = self.job, self.job.run.find(stash(consumer.name))
+        frame = parked_of(job, consumer, history, mirrored=table is not None)
+        if table is not None:
+            frame = frame.unionByName(job.run.parquet(table.name, job.spark))
+        self._parquet(parked_records(consumer.name), frame)
 
     def _left_out(self, consumer: Consumer, error: ReconcileError) -> None:
         self.unread.append(UnreadableLink.because(self.job.contract.link(consumer), consumer.name, error))
@@ -209,6 +297,8 @@ class _Gathering:
                 expired=tuple(index.expired),
             ),
             artifacts={each.name: each.digest for each in made_of},
+            scope=self.looking.scope,
+            begins=self.begins,
         )
         job.run.publish(gathered, job.inputs(), complete=not self.unread, notes=self._notes())
 
@@ -223,7 +313,7 @@ def gather(job: Job) -> None:
         return
     # What an attempt left that was cut off belongs to instants that are gone.
     job.run.discard("gather")
-    _Gathering(job).run()
+    _Gathering(job, changes.looking(job)).run()
 
 
 def log_history(job: Job, fence: Fence) -> History:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field
 
@@ -15,7 +15,6 @@ from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.gather.log.index import Lost
 from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.gather.stores.usage import Taken
-from reconcile.pipeline.scope import All, Ids, Scope
 from reconcile.quality.suites import Checked
 from reconcile.workspace.handoff import Part, Versioned
 from reconcile.workspace.manifest import Stage
@@ -26,6 +25,12 @@ __all__ = ["Applied", "Fence", "Gathered", "Plan", "Quality", "Request", "Summar
 FINDINGS = "findings"
 """The table of findings, which the audit publishes beside its summary."""
 OUTBOX = "outbox"
+CHANGED = "changed"
+"""The table of the ids that may have changed since an earlier run, each with CLOSELY."""
+CLOSELY = "closely"
+"""The column that says whether an id is looked at closely also where it agrees, as a finding of it is open."""
+ACCOUNTED = "accounted"
+"""The table of the ids that changed-only runs looked at, or would look at now: only others have escaped them."""
 
 
 def source_rows(consumer: str) -> str:
@@ -71,12 +76,28 @@ class Request(Versioned):
     """Only these; empty for all."""
     ids: tuple[str, ...] | None = None
     """Only these aggregates; None for all."""
+    since: str | None = None
+    """Only what may have changed since this run, or since the `last`; None for all."""
     mode: ComparisonMode = "auto"
 
-    @property
-    def scope(self) -> Scope:
-        """The aggregates that it is about."""
-        return All() if self.ids is None else Ids.of(self.ids)
+
+class RunScope(Part):
+    """Which aggregates a run has looked at, and why."""
+
+    kind: Literal["full", "ids", "changed"]
+    """All of them, some by their ids, or those that may have changed since an earlier run."""
+    since: str | None = None
+    """The run since whose fence it looked for changes."""
+    reason: str | None = None
+    """Why it is a full run though it was asked for changes alone."""
+    ids: int | None = None
+    """How many aggregates it looked at; None for all."""
+    terms: str
+    """The digest of what decides in the contract which rows and events are compared, and how."""
+    aggregates: int | None = None
+    """How many aggregates the newest full run compared; None where that is not known."""
+    after: tuple[str, ...] = ()
+    """The changed-only runs since the full run before: a full run counts what escaped them."""
 
 
 class GatheredField(Part):
@@ -135,6 +156,10 @@ class Gathered(Versioned):
     log: LogExtent
     artifacts: dict[str, str]
     """The digests of the tables that it published, by name."""
+    scope: RunScope | None = None
+    """Which aggregates it read; None in runs of versions that did not say."""
+    begins: dict[int, int] | None = None
+    """From which offsets on it looked for changes, by partition; None where it did not."""
 
     def link(self, consumer: str) -> GatheredLink:
         """Choose the link of a consumer; raise KeyError if it was not read."""
@@ -174,6 +199,8 @@ class LinkSummary(Part):
     by_cause: dict[str, int]
     by_difference: dict[str, int]
     beyond_tolerance: bool
+    escaped: int | None = None
+    """How many differ that the changed-only runs before could not see; None where that was not counted."""
     over_time: Drift | None = None
     """What is new, came back and is gone since the runs before; None where no control store keeps that."""
 
@@ -203,6 +230,8 @@ class Summary(Versioned):
     not_recorded: NotRecorded | None = None
     version_gaps: int = 0
     """Of how many ids the log lacks versions: no findings, because each event carries the whole state."""
+    scope: RunScope | None = None
+    """Which aggregates it has looked at; None in runs of versions that did not say."""
 
 
 class Quality(Versioned):

@@ -20,7 +20,7 @@ from reconcile.errors import RefusedError
 from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.pipeline.approval import os_user
 from reconcile.pipeline.handoffs import Request
-from reconcile.pipeline.scope import All, Ids, Scope
+from reconcile.pipeline.scope import LAST, All, Scope, scope_for, scope_of
 from reconcile.settings.settings import Settings, load_settings, needs_spark
 from reconcile.workspace.manifest import Inputs, Manifest
 from reconcile.workspace.run import Run
@@ -76,6 +76,8 @@ class Job:
         settings: dict[str, JsonValue] = {"mode": self.mode, "consumers": [each.name for each in self.consumers]}
         if self.scope.ids is not None:
             settings["ids"] = list(self.scope.ids)
+        if self.scope.since is not None:
+            settings["since"] = self.scope.since
         return self.run.inputs(self.contract.digest, settings, made_of)
 
 
@@ -88,6 +90,7 @@ def new_job(
     run_id: str | None = None,
     consumers: Sequence[str] = (),
     ids: Sequence[str] | None = None,
+    since: str | None = None,
     mode: ComparisonMode = "auto",
 ) -> Iterator[Job]:
     """Open the job of a new run, or of one that is to go on; all that can be checked is checked before Spark starts."""
@@ -95,13 +98,15 @@ def new_job(
     settings = load_settings(config, workspace)
     named = run_id or new_run_id(contract.aggregate, datetime.now(UTC), random.SystemRandom())
     if not needs_spark(settings.workspace):
-        Workspace(settings.workspace).run(named)
+        local = Workspace(settings.workspace)
+        scope_for(local.run(named), ids, since)
+        if since is not None and since != LAST:
+            local.existing_run(since)
     _choose_consumers(contract, consumers)
     with _spark(settings.reading(contract.stores), named) as spark:
         place = Workspace(settings.workspace, spark)
-        scope = All() if ids is None else Ids.of(ids)
         run = place.run(named)
-        selection = (tuple(consumers), scope, mode)
+        selection = (tuple(consumers), scope_for(run, ids, since), mode)
         yield Job(contract, file, settings, place, run, *selection, spark_session=spark, requester=os_user())
 
 
@@ -127,7 +132,7 @@ def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str |
     with _spark(settings.reading(contract.stores), run_id) as spark:
         place = Workspace(settings.workspace, spark)
         run = place.existing_run(run_id)
-        selection = (request.consumers, request.scope, request.mode)
+        selection = (request.consumers, scope_of(run, request), request.mode)
         yield Job(contract, path, settings, place, run, *selection, spark_session=spark)
 
 

@@ -23,7 +23,6 @@ from reconcile.pipeline import record, tables
 from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, value_schema
-from reconcile.pipeline.scope import All
 from reconcile.pipeline.sums import read_sums
 from reconcile.quality import gate
 from reconcile.repair import planning
@@ -126,7 +125,7 @@ class _Planning:
     def _aggregates(self, link: str) -> int:
         compared = {each.link: each.compared for each in self.summary.links}.get(link, 0)
         rows = self.job.run.read(Fence).source.rows
-        return aggregates(compared, rows, some=not isinstance(self.job.scope, All))
+        return aggregates(compared, rows, some=not self.job.scope.whole)
 
     def _dependencies(self, consumer: Consumer) -> tuple[str, ...]:
         groups = {each.group for each in self.job.consumers}

@@ -16,7 +16,6 @@ from reconcile.pipeline import gather as gathering
 from reconcile.pipeline.handoffs import Fence, Gathered, LinkSummary, Quality, Summary, copy_rows, source_rows
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import about
-from reconcile.pipeline.scope import All
 from reconcile.quality import frames as quality_frames
 from reconcile.quality.suites import Checked, check, load_suite, quality_context
 
@@ -96,7 +95,7 @@ def _of_link(
     known = {
         "tolerated": tolerated,
         # Of some ids that were asked for any share may be wrong.
-        "frequent": max(tolerated, consumer.repair.max_ratio) if isinstance(job.scope, All) else 1.0,
+        "frequent": max(tolerated, consumer.repair.max_ratio) if job.scope.whole else 1.0,
         "columns": quality_frames.columns(consumer),
     }
     versions = {"source": job.contract.source.version_column, "copy": consumer.version}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, get_args
 
@@ -52,6 +52,12 @@ def places(job: Job) -> frozenset[tuple[str, int, int]]:
         return frozenset() if control is None else control.corrections.places(links)
 
 
+def open_findings(job: Job, links: Sequence[str]) -> list[str]:
+    """Query the ids of the findings that are open on some links; nothing where there is no control store."""
+    with _control(job) as control:
+        return [] if control is None else control.findings.open_ids(links)
+
+
 def audited(job: Job, summary: Summary) -> Summary:
     """Record what a run found; return its figures with what is new on each link, came back, and is gone.
 
@@ -69,7 +75,8 @@ def audited(job: Job, summary: Summary) -> Summary:
                     links.append(each)
                     continue
                 found = _sightings(job, each.link)
-                drift = control.findings.record(job.run.id, each.link, found, complete=True, scope=job.scope.ids)
+                scope = job.scope.listed(job.spark_session)
+                drift = control.findings.record(job.run.id, each.link, found, complete=True, scope=scope)
                 links.append(each.model_copy(update={"over_time": drift}))
             _end(control, job, summary, summary.exit_code)
     except ReconcileError as error:

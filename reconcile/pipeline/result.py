@@ -19,7 +19,7 @@ from reconcile.pipeline.handoffs import (
     VerifiedLink,
     results_of,
 )
-from reconcile.pipeline.scope import All
+from reconcile.pipeline.scope import scope_of
 from reconcile.pipeline.shown_findings import Showing
 from reconcile.pipeline.trend import trends
 from reconcile.pipeline.verdict import exit_code_with, level_of, level_with, verdict
@@ -47,10 +47,13 @@ def report_of(
     fence, repairs, note = showing.fence, showing.repairs, showing.redaction.note
     counts = FindingCounts(fence.topic.name, len(fence.topic.partitions), fence.closed_at, shown)
     counts.add_all(tables.findings(run, spark=place.spark))
-    links, selection = links_of(summary, counts.oldest, verified), None if request is None else _selection(request)
+    links, selection = (
+        links_of(summary, counts.oldest, verified),
+        None if request is None else _selection(run, request, summary),
+    )
     code, failed = (verified or summary).exit_code, len(unmet(results))
     level = level_of(code, links)
-    whole = request is None or isinstance(request.scope, All)
+    whole = request is None or scope_of(run, request).whole
     over_time, doubts = trends(place, settings, summary.contract, fence.opened_at) if whole else ((), ())
     return Report(
         run_id=run.id,
@@ -74,7 +77,15 @@ def report_of(
         repair=None if repairs is None else repairs.result(),
         quality=quality_result(run.read_if_there(Quality)),
         trends=over_time,
-        notes=(*([note] if note else []), *_limits(fence.source), *_gaps(summary.version_gaps), *doubts),
+        notes=(
+            *_kind(summary),
+            *([note] if note else []),
+            *_limits(fence.source),
+            *_gaps(summary.version_gaps),
+            *doubts,
+        ),
+        kind="full" if whole else "ids" if summary.scope is None else summary.scope.kind,
+        full_because=None if summary.scope is None else summary.scope.reason,
     )
 
 
@@ -118,10 +129,24 @@ def quality_result(quality: Quality | None) -> QualityResult | None:
     return QualityResult(total, total - len(failed), failed, read)
 
 
-def _selection(request: Request) -> Selection | None:
-    """Build the part that was requested; None for all aggregates of all copies."""
-    count = request.scope.count
-    return None if count is None and not request.consumers else Selection(count, request.consumers)
+def _selection(run: Run, request: Request, summary: Summary) -> Selection | None:
+    """Build the part that was looked at; None for all aggregates of all copies."""
+    count = scope_of(run, request).count
+    if count is None and not request.consumers:
+        return None
+    return Selection(count, request.consumers, None if summary.scope is None else summary.scope.since)
+
+
+def _kind(summary: Summary) -> Iterator[str]:
+    """Say why a run is a full one that was asked for changes alone, and what had escaped those before it."""
+    if summary.scope is not None and summary.scope.reason is not None:
+        yield f"All aggregates were compared, though only changes were asked for: {summary.scope.reason}."
+    for each in summary.links:
+        if each.escaped:
+            yield (
+                f"{each.link}: {each.escaped:,} {'differs' if each.escaped == 1 else 'differ'} that no changed-only run"
+                " since the last full one could see."
+            )
 
 
 def _link_result(link: LinkSummary, ended: VerifiedLink | None, oldest: datetime | None) -> LinkResult:
@@ -135,6 +160,7 @@ def _link_result(link: LinkSummary, ended: VerifiedLink | None, oldest: datetime
     return LinkResult(
         **{name: getattr(link, name) for name in names},
         level=level,
+        escaped=link.escaped,
         beyond_tolerance=link.beyond_tolerance,
         by_cause=tuple(Count(name, number) for name, number in link.by_cause.items()),
         by_difference=tuple(Count(name, number) for name, number in link.by_difference.items()),

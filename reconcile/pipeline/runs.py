@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from reconcile.contract.model import Contract, load_contract
 from reconcile.errors import InvalidFileError
 from reconcile.pipeline.handoffs import Applied, Request, Summary, Verified, results_of
 from reconcile.pipeline.result import links_of
+from reconcile.pipeline.scope import scope_of
 from reconcile.pipeline.verdict import exit_code_with, level_of, level_with
 from reconcile.quality.gate import unmet
 from reconcile.report.model import Level
@@ -33,9 +35,17 @@ class RunLine:
     exit_code: int | None = None
     level: Level | None = None
     requested: int | None = None
-    """How many aggregates were requested of it; None for all."""
+    """How many aggregates were requested of it, or had changed; None for all."""
     approvers: tuple[str, ...] = ()
     """Who approved the plan that was applied."""
+    kind: Literal["full", "ids", "changed"] | None = None
+    """Whether it looked at all aggregates, at some by their ids, or at those that may have changed since a run."""
+    since: str | None = None
+    """The run since which it looked for changes."""
+    full_because: str | None = None
+    """Why it is a full run though it was asked for changes alone."""
+    escaped: int | None = None
+    """How many differ on all links that changed-only runs could not see; None where that was not counted."""
 
 
 def contract_of(run: Run) -> Contract | None:
@@ -71,6 +81,8 @@ def run_line(place: Workspace, run_id: str) -> RunLine:
     if summary is None:
         return RunLine(run_id, began, last)
     code = (verified or summary).exit_code
+    asked = None if request is None else scope_of(run, request).count
+    scope, escaped = summary.scope, [each.escaped for each in summary.links if each.escaped is not None]
     return RunLine(
         run_id,
         began,
@@ -81,8 +93,12 @@ def run_line(place: Workspace, run_id: str) -> RunLine:
         sum(each.latent for each in summary.links),
         exit_code_with(code, failed),
         level_with(level_of(code, links_of(summary, {}, verified)), failed),
-        None if request is None else request.scope.count,
+        asked,
         () if applied is None else tuple(str(each.approver) for each in applied.approvals),
+        kind=("full" if asked is None else "ids") if scope is None else scope.kind,
+        since=None if scope is None else scope.since,
+        full_because=None if scope is None else scope.reason,
+        escaped=sum(escaped) if escaped else None,
     )
 
 

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reconcile.errors import RefusedError
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import CHANGED, CLOSELY, Gathered, Request, RunScope
 from reconcile.spark.local_frames import MOST, of_rows
+from reconcile.workspace.run import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+LAST = "last"
+"""In place of a run's id: the newest run from which changes can be told."""
+_ID = "id"
 
 
 @dataclass(frozen=True)
 class All:
     """All aggregates of the contract."""
 
-    @property
-    def ids(self) -> None:
-        """No list: nothing is left out."""
-        return None
-
-    @property
-    def count(self) -> None:
-        """Not known before the stores were read."""
-        return None
+    ids: None = None
+    since: None = None
+    whole: bool = True
+    """Whether nothing is left out: only such a run is a point of the trend."""
+    sifted: bool = True
+    """Whether those that agree are looked at closely only where something may break them."""
+    count: None = None
+    aggregates: int = 0
+    """How many there are at least, where that is known before they are compared."""
+    begins: None = None
+    """From which offsets on the log's records are about it, where older ones are not."""
 
     def frame(self, _spark: SparkSession, _column: str) -> None:
+        """Name no ids."""
+        return
+
+    def closely(self, _spark: SparkSession, _column: str) -> None:
+        """Name no ids."""
+        return
+
+    def listed(self, _spark: SparkSession | None) -> None:
         """Name no ids."""
         return
 
@@ -37,6 +55,11 @@ class Ids:
 
     ids: tuple[str, ...]
     """In order, each once."""
+    since: None = None
+    whole: bool = False
+    sifted: bool = False
+    aggregates: int = 0
+    begins: None = None
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> Ids:
@@ -53,5 +76,90 @@ class Ids:
         rows, schema = [(each,) for each in self.ids], f"{column} string"
         return spark.createDataFrame(rows, schema) if self.count > MOST else of_rows(spark, rows, schema)
 
+    def closely(self, spark: SparkSession, column: str) -> DataFrame:
+        """Build a DataFrame of the ids that are looked at closely also where they agree: all of them."""
+        return self.frame(spark, column)
 
-Scope = All | Ids
+    def listed(self, _spark: SparkSession | None) -> Iterable[str]:
+        """Name the ids one by one."""
+        return self.ids
+
+
+@dataclass(frozen=True)
+class ChangedSince:
+    """The aggregates that may have changed since an earlier run; all of them where that cannot be told.
+
+    Which it is, and which aggregates, the stage `gather` finds out: before, all seems to be in it.
+    """
+
+    since: str
+    """The earlier run as it was asked for: its id, or `last`."""
+    run: Run
+    """The run that asks."""
+    ids: None = None
+    sifted: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out, as it had to be a full run."""
+        return self._scope is None
+
+    @property
+    def count(self) -> int | None:
+        """How many aggregates may have changed; None for all."""
+        return None if self._scope is None else self._scope.ids
+
+    @property
+    def aggregates(self) -> int:
+        """How many aggregates there are at least, changed or not."""
+        return 0 if self._scope is None else self._scope.aggregates or 0
+
+    @property
+    def begins(self) -> Mapping[int, int] | None:
+        """From which offsets on the log's records are about it, by partition; None for all."""
+        gathered = self._gathered
+        return None if self._scope is None or gathered is None else gathered.begins
+
+    def frame(self, spark: SparkSession, column: str) -> DataFrame | None:
+        """Build a DataFrame of the ids in one column; None for all."""
+        return None if self.whole else self.run.parquet(CHANGED, spark).selectExpr(f"{_ID} as {column}")
+
+    def closely(self, spark: SparkSession, column: str) -> DataFrame | None:
+        """Build a DataFrame of the ids that are looked at closely also where they agree: those of open findings."""
+        if self.whole:
+            return None
+        return self.run.parquet(CHANGED, spark).where(CLOSELY).selectExpr(f"{_ID} as {column}")
+
+    def listed(self, spark: SparkSession | None) -> Iterator[str] | None:
+        """Read the ids one by one; None for all."""
+        if self.whole:
+            return None
+        return (row[_ID] for row in tables.rows(self.run, CHANGED, spark=spark, columns=[_ID]))
+
+    @property
+    def _gathered(self) -> Gathered | None:
+        return self.run.read_if_there(Gathered)
+
+    @property
+    def _scope(self) -> RunScope | None:
+        """What the run settled on, if that are some aggregates."""
+        gathered = self._gathered
+        scope = None if gathered is None else gathered.scope
+        return None if scope is None or scope.kind != "changed" else scope
+
+
+Scope = All | Ids | ChangedSince
+
+
+def scope_for(run: Run, ids: Iterable[str] | None, since: str | None) -> Scope:
+    """Build the scope of a run that is asked for some ids, or for what changed since another; else for all."""
+    if ids is not None and since is not None:
+        raise RefusedError("a run is of some ids, or of what changed since another run: leave one of them out")
+    if since is not None:
+        return ChangedSince(since, run)
+    return All() if ids is None else Ids.of(ids)
+
+
+def scope_of(run: Run, request: Request) -> Scope:
+    """Build the scope of a run that was begun."""
+    return scope_for(run, request.ids, request.since)

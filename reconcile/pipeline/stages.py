@@ -163,6 +163,7 @@ def _publish_request(job: Job) -> None:
                 aggregate=job.contract.aggregate,
                 consumers=job.consumer_names,
                 ids=job.scope.ids,
+                since=job.scope.since,
                 mode=job.mode,
             ),
             inputs,

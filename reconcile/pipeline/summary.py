@@ -36,8 +36,12 @@ def summary(
     counted: Mapping[str, Counted],
     findings: DataFrame,
     unread: Mapping[str, UnreadableLink],
+    aggregates: int = 0,
 ) -> Summary:
-    """Compute the figures of a run, by link in the contract's order."""
+    """Compute the figures of a run, by link in the contract's order.
+
+    `aggregates` is how many there are at least: where few of them are compared, a share that is tolerated is of all.
+    """
     from pyspark.sql import functions as f
 
     kinds = findings.select("link", "status", "cause", "difference")
@@ -49,7 +53,7 @@ def summary(
     for row in grouped:
         lines.setdefault(row["link"], []).append(row)
     links = tuple(
-        _link(consumer, link, fence, counted[link], lines.get(link, []))
+        _link(consumer, link, fence, counted[link], lines.get(link, []), aggregates)
         for consumer in contract.consumers
         if (link := contract.link(consumer)) in counted and link not in unread
     )
@@ -66,7 +70,9 @@ def summary(
     )
 
 
-def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: list[Any]) -> LinkSummary:
+def _link(
+    consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: list[Any], aggregates: int
+) -> LinkSummary:
     def number(**wanted: str) -> int:
         return sum(row["number"] for row in rows if all(row[name] == value for name, value in wanted.items()))
 
@@ -77,7 +83,8 @@ def _link(consumer: Consumer, link: str, fence: Fence, counted: Counted, rows: l
     disagreeing = drifted + waiting + tolerated
     passed = max(counted.differing - disagreeing, 0)
     reported = [row for row in rows if row["status"] != Status.IN_FLIGHT]
-    within = drifted <= consumer.tolerance.rows or drifted <= counted.compared * consumer.tolerance.ratio
+    of = max(counted.compared, aggregates)
+    within = drifted <= consumer.tolerance.rows or drifted <= of * consumer.tolerance.ratio
     return LinkSummary(
         link=link,
         consumer=consumer.name,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reconcile.control.run_record import DriftPoint
 from reconcile.errors import ReconcileError
 from reconcile.pipeline.handoffs import Request, Summary
-from reconcile.pipeline.scope import All
+from reconcile.pipeline.scope import scope_of
 from reconcile.report.model import Known, Trend, TrendPoint
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
@@ -30,7 +31,7 @@ def trends(
 ) -> tuple[tuple[Trend, ...], tuple[str, ...]]:
     """Read drift over time, link by link, up to an instant; and notes on what is missing in it.
 
-    Runs of selected aggregates do not take part.
+    Runs that looked at some aggregates alone do not take part.
     """
     points: dict[tuple[str, str], TrendPoint] = {}
     recorded, notes = _history(settings, aggregate)
@@ -39,7 +40,9 @@ def trends(
     found, damaged = _summaries(place, aggregate)
     for run_id, summary in found:
         for one in summary.links:
-            point = TrendPoint(run_id, summary.fence.opened_at, summary.complete, one.compared, one.drifted)
+            point = TrendPoint(
+                run_id, summary.fence.opened_at, summary.complete, one.compared, one.drifted, escaped=one.escaped
+            )
             points[one.link, run_id] = _joined(point, points.get((one.link, run_id)))
     if damaged:
         notes = (*notes, f"Damaged runs are not in the trend: {', '.join(damaged)}.")
@@ -88,7 +91,7 @@ def _summaries(place: Workspace, aggregate: str) -> tuple[list[tuple[str, Summar
         try:
             run = place.run(run_id)
             summary = run.read_if_there(Summary)
-            if summary is not None and summary.contract == aggregate and not _of_some_ids(run):
+            if summary is not None and summary.contract == aggregate and _is_whole(run):
                 found.append((run_id, summary))
         except DamagedArtifactError:
             damaged.append(run_id)
@@ -108,26 +111,36 @@ def _control(settings: Settings) -> Iterator[ControlStore | None]:
         yield control
 
 
-def _of_some_ids(run: Run) -> bool:
+def _is_whole(run: Run) -> bool:
     request = run.read_if_there(Request)
-    return request is not None and not isinstance(request.scope, All)
+    return request is None or scope_of(run, request).whole
 
 
 def _of_control(point: DriftPoint) -> TrendPoint:
     figures, drift = point.figures, point.drift
     latent = figures.by_difference.get("latent", 0)
-    return TrendPoint(
+    found = TrendPoint(
         point.run_id,
         point.started_at,
         point.complete,
         figures.compared,
         max(figures.findings - latent, 0),
-        *((drift.opened, drift.returned, drift.closed, drift.still_open) if drift is not None else ()),
+        escaped=figures.escaped,
+    )
+    if drift is None:
+        return found
+    return replace(
+        found, opened=drift.opened, returned=drift.returned, closed=drift.closed, still_open=drift.still_open
     )
 
 
 def _joined(point: TrendPoint, recorded: TrendPoint | None) -> TrendPoint:
     if recorded is None:
         return point
-    changes = (recorded.opened, recorded.returned, recorded.closed, recorded.still_open)
-    return TrendPoint(point.run_id, point.at, point.complete, point.compared, point.drifted, *changes)
+    return replace(
+        point,
+        opened=recorded.opened,
+        returned=recorded.returned,
+        closed=recorded.closed,
+        still_open=recorded.still_open,
+    )

@@ -27,11 +27,12 @@ def level_with(compared: Level, unmet: int) -> Level:
 
 def verdict(level: Level, links: tuple[LinkResult, ...], selection: Selection | None, unmet: int) -> str:
     """Compute the sentence; `level` is that of the comparison alone."""
+    return _compared(level, links, selection) + _repaired(links) + _failed(level, unmet)
+
+
+def _compared(level: Level, links: tuple[LinkResult, ...], selection: Selection | None) -> str:
     ids = None if selection is None else selection.ids
-    return _compared(level, links, ids) + _repaired(links) + _failed(level, unmet)
-
-
-def _compared(level: Level, links: tuple[LinkResult, ...], ids: int | None) -> str:
+    which = "requested" if selection is None or selection.since is None else "changed"
     several = len(links) > 1
     if level == Level.UNKNOWN:
         names = [each.consumer for each in links if each.level == Level.UNKNOWN]
@@ -39,12 +40,10 @@ def _compared(level: Level, links: tuple[LinkResult, ...], ids: int | None) -> s
     if drifted := _beyond_tolerance(links):
         copies = f"{len(drifted)} of {len(links)} copies have drifted" if several else "The copy has drifted"
         number, of = sum(each.drifted for each in drifted), sum(each.compared for each in drifted)
-        what = f"{of:,} aggregates" if ids is None else f"{ids * len(drifted):,} requested aggregates"
+        what = f"{of:,} aggregates" if ids is None else f"{ids * len(drifted):,} {which} aggregates"
         return f"{copies}: {number:,} of {what} {'differ' if _still_different(drifted) is None else 'differed'}"
     how = "within the contract's tolerance" if any(each.drifted for each in links) else "with the source"
-    requested = (
-        "" if ids is None else f" in the {'requested aggregate' if ids == 1 else f'{ids:,} requested aggregates'}"
-    )
+    requested = "" if ids is None else f" in the {f'{which} aggregate' if ids == 1 else f'{ids:,} {which} aggregates'}"
     return f"{'The copies agree' if several else 'The copy agrees'} {how}{requested}"
 
 

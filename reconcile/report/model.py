@@ -88,6 +88,8 @@ class TrendPoint:
     returned: int | None = None
     closed: int | None = None
     still_open: int | None = None
+    escaped: int | None = None
+    """How many differed that the changed-only runs before could not see; None where that was not counted."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ class LinkResult:
     """How many of those that had drifted still differ after the repair; None as long as none was verified."""
     message: str | None = None
     """Why it could not be read."""
+    escaped: int | None = None
+    """How many differ that the changed-only runs before could not see; None where that was not counted."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +282,8 @@ class Selection:
     """How many aggregates; None for all."""
     consumers: tuple[str, ...]
     """Empty for all."""
+    since: str | None = None
+    """The run since which these aggregates may have changed; None where they were named."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +321,10 @@ class Report:
     trends: tuple[Trend, ...]
     notes: tuple[str, ...]
     """What a reader should know of the report itself."""
+    kind: Literal["full", "ids", "changed"]
+    """Whether all aggregates were looked at, some by their ids, or those that may have changed since a run."""
+    full_because: str | None
+    """Why all were looked at though only changes were asked for."""
 
     @property
     def most_affected(self) -> tuple[ShownFinding, ...]:

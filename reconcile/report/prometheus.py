@@ -26,13 +26,15 @@ def prometheus(report: Report) -> str:
     contract = {"contract": report.aggregate, **part}
 
     def of(link: LinkResult) -> dict[str, str]:
-        return {"link": link.link, **(part if part.get("part") == "ids" else {})}
+        return {"link": link.link, **(part if part.get("part") in ("ids", "changed") else {})}
 
     gauge("run_exit_code", _EXIT_CODE, [(contract, report.exit_code)])
     gauge("run_complete", "Whether all that had to be read was read.", [(contract, int(report.complete))])
     gauge("run_timestamp_seconds", "When the copies were compared.", [(contract, report.closed_at.timestamp())])
     for name, about in _FIGURES.items():
         gauge(name, about, [(of(each), getattr(each, name)) for each in read])
+    escaped = [(of(each), each.escaped) for each in read if each.escaped is not None]
+    gauge("escaped", "Aggregates that differ and that no changed-only run since the last full one could see.", escaped)
     gauge("settled", "Whether the group had caught up.", [(of(each), int(each.settled)) for each in read])
     gauge("readable", "Whether the link could be read.", [(of(each), int(each in read)) for each in report.links])
     causes = [({**of(link), "cause": each.name}, each.number) for link in read for each in link.by_cause]
@@ -70,7 +72,9 @@ _FIGURES = {
 def _part(selection: Selection | None) -> dict[str, str]:
     if selection is None:
         return {}
-    return {"part": "consumers" if selection.ids is None else "ids"}
+    if selection.ids is None:
+        return {"part": "consumers"}
+    return {"part": "ids" if selection.since is None else "changed"}
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:

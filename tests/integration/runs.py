@@ -20,7 +20,7 @@ from reconcile.pipeline import tables
 from reconcile.pipeline.approval import approve
 from reconcile.pipeline.handoffs import Applied, Summary
 from reconcile.pipeline.job import Job
-from reconcile.pipeline.scope import All, Ids
+from reconcile.pipeline.scope import scope_for
 from reconcile.settings.settings import load_settings
 from reconcile.workspace.workspace import Workspace
 
@@ -44,14 +44,19 @@ class Runs:
         return cls(spark, world.settings_file(lab), folder)
 
     def job(
-        self, contract: str | Path, run_id: str, ids: Sequence[str] | None = None, mode: ComparisonMode = "auto"
+        self,
+        contract: str | Path,
+        run_id: str,
+        ids: Sequence[str] | None = None,
+        since: str | None = None,
+        mode: ComparisonMode = "auto",
     ) -> Job:
         """Give a job: of one of the lab's contracts by its name, or of a file."""
         file = contract if isinstance(contract, Path) else committed("contracts", f"{contract}.yaml")
         settings = load_settings(self.settings_file, str(self.folder))
         place = Workspace(settings.workspace, self.spark)
-        scope = All() if ids is None else Ids.of(ids)
         run = place.run(run_id)
+        scope = scope_for(run, ids, since)
         return Job(load_contract(file), file, settings, place, run, scope=scope, mode=mode, spark_session=self.spark)
 
     def audited(self, contract: str | Path, run_id: str, **asked: Any) -> tuple[Job, Summary]:

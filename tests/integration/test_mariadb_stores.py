@@ -215,3 +215,15 @@ def test_a_fence_shows_the_instant(world: World) -> None:
     assert 0 == result.exit_code, result.output
     found = json.loads(result.stdout)
     assert "MariaDB" in found["source"]["snapshot"]["server_version"]
+
+
+def test_what_changed_in_a_source_is_found_by_its_time(world: World, spark: SparkSession, tmp_path: Path) -> None:
+    """A row that was edited by hand, of which the log knows nothing."""
+    runs, contract = Runs(spark, world.settings, tmp_path / "runs"), world.source()
+    runs.audited(contract, "first")
+    edited = world.ids[0]
+    world.maria.run("update account set email = 'new@x.org', updated_at = utc_timestamp(6) where id = %s", (edited,))
+    job, summary = runs.audited(contract, "changed", since="first")
+    assert summary.scope is not None
+    assert ("changed", 1, 40) == (summary.scope.kind, summary.scope.ids, summary.scope.aggregates)
+    assert [edited] == [id_ for _, id_ in findings(job)]

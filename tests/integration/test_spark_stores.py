@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from reconcile.contract.model import Outbox, StashTable
 from reconcile.gather.evidence import outbox, parked, stash_table
+from reconcile.gather.stores import changed_rows
 from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.spark_store import SparkStore, columns
 from reconcile.settings.connections import JdbcUrl
@@ -124,3 +125,13 @@ def test_what_waits_of_some_ids_is_read_in_any_store(store: SparkStore, spark: S
 def _written(folder: Path, rows: list[dict[str, Any]]) -> None:
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
+
+
+@pytest.mark.parametrize(("day", "expected"), [(1, ["a", "a"]), (3, ["a"]), (4, [])])
+def test_changed_rows_are_read_in_any_store(
+    store: SparkStore, spark: SparkSession, day: int, expected: list[str]
+) -> None:
+    """By the time of a row's last change, those that count as deleted included; one without a time is not found."""
+    side = Side(("aggregate",), (), table="outbox", deleted="1 = 1")
+    found = changed_rows.by_spark(spark, store, side, "Written", datetime(2026, 1, day, tzinfo=UTC))
+    assert expected == [row["reconcile_id"] for row in found.collect()]

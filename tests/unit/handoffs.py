@@ -15,6 +15,7 @@ from reconcile.pipeline.handoffs import (
     Interval,
     LinkSummary,
     LogExtent,
+    RunScope,
     Summary,
     UnreadLink,
     Verified,
@@ -43,10 +44,12 @@ def gathered_link(fields: tuple[tuple[str, bool], ...] | None, width: int) -> Ga
     )  # fmt: skip
 
 
-def gathered(*links: GatheredLink) -> Gathered:
+def gathered(*links: GatheredLink, scope: RunScope | None = None) -> Gathered:
     """Build what was read of the world."""
     log = LogExtent(folder="", generation=1, records=0, expired=())
-    return Gathered(contract="c.yaml", aggregate="user-account", links=links, unread=(), log=log, artifacts={})
+    return Gathered(
+        contract="c.yaml", aggregate="user-account", links=links, unread=(), log=log, artifacts={}, scope=scope
+    )
 
 
 def link_summary(consumer: str = "login", **changes: Any) -> LinkSummary:

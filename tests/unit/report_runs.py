@@ -23,7 +23,7 @@ from reconcile.domain.finding import (
     Status,
     to_data,
 )
-from reconcile.pipeline.handoffs import Quality, Request, Summary
+from reconcile.pipeline.handoffs import Quality, Request, RunScope, Summary
 from reconcile.pipeline.scope import Ids
 from reconcile.quality.suites import Checked
 from reconcile.workspace.artifact import Artifact, ArtifactContent
@@ -170,11 +170,13 @@ def made_run(
     named: bool = True,
     ids: Sequence[str] | None = None,
     consumers: Sequence[str] = (),
+    scope: RunScope | None = None,
+    escaped: int | None = None,
 ) -> tuple[Workspace, Run]:
     """Publish a run that was audited.
 
     `contract` is the file that it names, `named` whether it keeps the names of its fields; `ids` and `consumers` are
-    what it was asked for.
+    what it was asked for, `scope` what it looked at.
     """
     place = Workspace(root)
     run = place.run(run_id)
@@ -192,11 +194,14 @@ def made_run(
         aggregate="user-account",
         consumers=tuple(consumers),
         ids=None if ids is None else Ids.of(ids).ids,
+        since=None if scope is None else scope.since,
     )
     run.publish(request, inputs)
     run.publish(fence(contract=digest, at=at), inputs)
-    run.publish(gathered(gathered_link(names, len(FIELDS))), inputs)
-    run.publish(_summary(told, at, compared, exit_code, unread or {}), inputs, complete=not unread)
+    run.publish(gathered(gathered_link(names, len(FIELDS)), scope=scope), inputs)
+    figures = _summary(told, at, compared, exit_code, unread or {})
+    links = tuple(each.model_copy(update={"escaped": escaped}) for each in figures.links)
+    run.publish(figures.model_copy(update={"scope": scope, "links": links}), inputs, complete=not unread)
     return place, run
 
 

@@ -32,7 +32,7 @@ from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.fence.fence import UnreadableLink
-from reconcile.pipeline.handoffs import LinkSummary
+from reconcile.pipeline.handoffs import LinkSummary, Request
 from reconcile.pipeline.requests import RequestRecord, read
 from reconcile.pipeline.stages import IncompleteError, require_read
 from reconcile.quality.gate import unmet
@@ -134,6 +134,7 @@ def test_a_ratio_is_a_share_of_the_link(tmp_path: Path, monkeypatch: pytest.Monk
     """Also where only some ids were asked for: two of them are few among a hundred."""
     run = Workspace(str(tmp_path)).run(SCHEDULED.run_id)
     inputs = run.inputs("digest")
+    run.publish(Request(contract="c.yaml", aggregate="user-account", ids=("a", "b")), inputs)
     run.publish(plan(2), inputs)
     run.publish(summary(drifted(2, compared=2)), inputs)
     run.publish(fence(100), inputs)
@@ -226,6 +227,12 @@ def test_the_application_is_told_all() -> None:
     )
     *told, requester = arguments(scheduled_run, ("apply", "verify"), place, ids)
     assert (expected, alice) == (" ".join(told), Actor(**json.loads(requester)))
+
+
+def test_the_contract_says_whether_a_night_looks_at_changes_alone() -> None:
+    """The application is told that it may, and reads the contract."""
+    told = arguments(replace(SCHEDULED, incremental=True), ("gather",), Installation(None, None, Path()), None)
+    assert "--incremental" in told
 
 
 def test_many_ids_reach_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,8 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
         (
             "version: 1\n",
             "version: 1\n'[key]': 1\n",
-            '["[key]"]: unknown key "[key]"; valid keys are version, aggregate, source, topic, consumers (line 3)',
+            '["[key]"]: unknown key "[key]"; valid keys are version, aggregate, source, topic, consumers, incremental'
+            " (line 3)",
         ),
         ("aggregate: user", "aggregate: User", f'aggregate: "User" is not a name: {NAMES} (line 3)'),
         (

@@ -97,7 +97,7 @@ def test_history_shows_runs_and_a_sparkline(tmp_path: Path) -> None:
     file = world(tmp_path, finding())
     lines = reconcile(tmp_path, "history", str(file)).stdout.splitlines()
     assert "user-account/login  █" == lines[0]
-    assert ["r1", "2026-03-01", "12:00", "1,000", "1", "-", "-", "-", "-"] == lines[4].split()
+    assert ["r1", "2026-03-01", "12:00", "1,000", "1", "-", "-", "-", "-", "-"] == lines[4].split()
 
 
 def test_history_is_also_one_html_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reconcile.domain.finding import Finding
+from reconcile.pipeline.handoffs import RunScope
 from reconcile.pipeline.result import report_of
 from reconcile.pipeline.runs import run_line
 from reconcile.pipeline.trend import trends
@@ -18,6 +19,7 @@ from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
 from tests.unit.report_runs import AT, finding, made_run
 
+CHANGED = RunScope(kind="changed", since="r0", ids=3, aggregates=1000, terms="t")
 IDS = {"ids": ["a", "b", "c"], "compared": 2}
 
 
@@ -76,3 +78,38 @@ def test_people_see_what_was_requested(tmp_path: Path) -> None:
     )
     place, _ = made_run(tmp_path, run_id="r2", **IDS)  # type: ignore[arg-type]
     assert 3 == run_line(place, "r2").requested
+
+
+def test_people_see_what_may_have_changed(tmp_path: Path) -> None:
+    """In the verdict, the report and the list of runs; such a run is no point of the trend."""
+    report = told(tmp_path, finding("a"), compared=3, scope=CHANGED)
+    assert "The copy has drifted: 1 of 3 changed aggregates differ" == report.verdict
+    assert ("changed", None, ()) == (report.kind, report.full_because, report.trends)
+    html = "".join(report_html(report))
+    assert "Looked at: 3 aggregates that may have changed since <code>r0</code>. This run is not part of" in html
+    place, _ = made_run(tmp_path, run_id="r2", compared=3, scope=CHANGED)
+    line = run_line(place, "r2")
+    assert ("changed", "r0", 3) == (line.kind, line.since, line.requested)
+    assert () == trends(place, Settings(workspace=place.root), "user-account")[0]
+
+
+def test_a_changed_only_run_has_series_of_its_own(tmp_path: Path) -> None:
+    """They overwrite nothing that whole runs told."""
+    lines = prometheus(told(tmp_path, finding("a"), compared=3, scope=CHANGED)).splitlines()
+    assert [] == [each for each in lines if not each.startswith("#") and 'part="changed"' not in each]
+
+
+def test_what_escaped_is_said(tmp_path: Path) -> None:
+    """In the notes and figures of the full run, its metrics, the list of runs and over time; and why it is one."""
+    scope = RunScope(kind="full", reason="one run in 7 is a full one", terms="t", after=("r0",))
+    report = told(tmp_path, finding("a"), scope=scope, escaped=1)
+    assert ("full", "one run in 7 is a full one", 1) == (report.kind, report.full_because, report.links[0].escaped)
+    assert (
+        "All aggregates were compared, though only changes were asked for: one run in 7 is a full one.",
+        "user-account/login: 1 differs that no changed-only run since the last full one could see.",
+    ) == report.notes[:2]
+    assert "<dt>escaped</dt><dd>1</dd>" in "".join(report_html(report))
+    assert 'reconcile_escaped{link="user-account/login"} 1' in prometheus(report).splitlines()
+    assert [1] == [point.escaped for each in report.trends for point in each.points]
+    place, _ = made_run(tmp_path, run_id="r2", scope=scope, escaped=2)
+    assert ("full", None, 2) == (run_line(place, "r2").kind, run_line(place, "r2").since, run_line(place, "r2").escaped)

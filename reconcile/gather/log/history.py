@@ -20,7 +20,7 @@ from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.gather.log.history_columns import ID, ID_HASH
+from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, by_partition
 from reconcile.gather.log.index import Index, LogState, extended, plan_extension, pruned
 from reconcile.gather.log.records import Derivation, DerivationOptions
 from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
@@ -63,11 +63,7 @@ class History:
         Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many.
         """
         names = [segment.name for segment in self.index.segments] if segments is None else segments
-        paths = [literal(self.home.uri(name)) for name in names]
-        if paths:
-            stored = spark.read.schema(self.derivation.schema).parquet(*paths)
-        else:
-            stored = spark.createDataFrame([], self.derivation.schema)
+        stored = self._stored(spark, names)
         if ids is not None and not isinstance(ids, DataFrame):
             listed = sorted(set(ids))
             if len(listed) <= _FEW:
@@ -78,6 +74,22 @@ class History:
         if isinstance(ids, DataFrame):
             stored = stored.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
         return self.derivation.shown(stored, self.index.topic)
+
+    def records_from(self, spark: SparkSession, begins: Mapping[int, int]) -> DataFrame:
+        """Read the records at or past offsets by partition, of those segments alone that hold such records."""
+        held = [
+            segment.name
+            for segment in self.index.segments
+            if any(part.end > begins[number] for number, part in segment.partitions.items() if number in begins)
+        ]
+        newer = self._stored(spark, held).where(f.col(OFFSET) >= by_partition(begins))
+        return self.derivation.shown(newer, self.index.topic)
+
+    def _stored(self, spark: SparkSession, segments: Iterable[str]) -> DataFrame:
+        paths = [literal(self.home.uri(name)) for name in segments]
+        if not paths:
+            return spark.createDataFrame([], self.derivation.schema)
+        return spark.read.schema(self.derivation.schema).parquet(*paths)
 
     def prune(self, older_than: datetime) -> History:
         """Give up the oldest segments in which all records are older; what was given up is kept on record."""

@@ -213,7 +213,7 @@ def _read(
         where.append(sql.SQL("{} is not true").format(require_whole(side.deleted)))
     if ids is not None:
         id_text = sql.SQL(_id_text(reading, places)).format(*columns)
-        where.append(_among(ids, id_text, columns[0], reading.form.id))
+        where.append(_among(ids, id_text, columns[0], reading.types.id))
     if buckets is not None:
         where.append(sql.SQL("{} = any({}::int4[])").format(_bucket(reading, key), sql.Literal(list(buckets))))
     condition = sql.SQL(" and ").join(where) if where else sql.SQL("true")
@@ -232,14 +232,15 @@ def _select(
     return sql.SQL("select {} from {} where {}").format(columns, relation(side), where)
 
 
-def _among(
-    ids: Sequence[str], id_text: sql.Composable, column: sql.Composable, form: tuple[CanonicalType, ...]
-) -> sql.Composed:
-    # An id that is not written as its type writes it is no row's; cast to it, it could find one, or fail.
-    kind = form[0].kind if len(form) == 1 else Kind.TEXT
-    if kind is not Kind.TEXT:
-        ids = [text for text in ids if _IDS[kind].fullmatch(text) and (kind is Kind.UUID or -_BIG <= int(text) < _BIG)]
-        return sql.SQL(f"{{}} = any({{}}::{form[0].postgres}[])").format(column, sql.Literal(list(ids)))
+def _among(ids: Sequence[str], id_text: sql.Composable, column: sql.Composable, types: tuple[str, ...]) -> sql.Composed:
+    # Compared as the column's own type, whatever the other side's is: by its text no index finds it. An id that is not
+    # written as its type writes it is no row's; cast to it, it could find one, or fail.
+    own = canonical.canonical_type(types[0]) if len(types) == 1 else CanonicalType(Kind.TEXT)
+    if own.kind in _IDS:
+        ids = [text for text in ids if _IDS[own.kind].fullmatch(text)]
+        if own.kind is Kind.INTEGER:
+            ids = [text for text in ids if -_BIG <= int(text) < _BIG]
+        return sql.SQL(f"{{}} = any({{}}::{own.postgres}[])").format(column, sql.Literal(ids))
     return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(storable_texts(ids)))
 
 

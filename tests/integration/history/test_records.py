@@ -169,6 +169,18 @@ def test_records_of_some_ids(world: LogWorld) -> None:
         assert (3 * len(expected), expected) == (len(found), set(found))
 
 
+def test_records_from_some_offsets_on(world: LogWorld) -> None:
+    """Those at or past the offset of their partition; a segment that holds none of them is not read."""
+    world.create()
+    for turn in range(3):
+        world.produce(*((f"k{turn}{i}", event(i)) for i in range(4)), partition=turn % 2)
+        history = world.extend()
+    newer = history.records_from(world.spark, {0: 6, 1: 4})
+    assert [(0, 6), (0, 7)] == sorted((row["partition"], row["offset"]) for row in newer.collect())
+    assert 1 == len({name.split("/segments/")[1].split("/")[0] for name in newer.inputFiles()})
+    assert 0 == history.records_from(world.spark, {0: 8, 1: 4}).count()
+
+
 def test_debezium_rows_are_read_like_any_other(world: LogWorld) -> None:
     """An envelope, bare or with its schema, gives the row; a delete deletes; its position names the event."""
     world.create()
