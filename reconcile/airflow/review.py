@@ -50,9 +50,9 @@ def read_review(scheduled_run: ScheduledRun) -> dict[str, Any]:
     from reconcile.pipeline.scope import scope_of
 
     with installation().run(scheduled_run.run_id) as (_, run, _settings):
-        rows, links = run.read(Fence).source.rows, run.read(Summary).links
-        some = not scope_of(run, run.read(Request)).whole
-        numbers = {each.link: aggregates(each.compared, rows, some=some) for each in links}
+        scope, links = scope_of(run, run.read(Request)), run.read(Summary).links
+        rows = max(run.read(Fence).source.rows or 0, scope.aggregates)
+        numbers = {each.link: aggregates(each.compared, rows, some=not scope.whole) for each in links}
         return review(scheduled_run, run.read(Plan), numbers)
 
 

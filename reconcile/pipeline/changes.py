@@ -99,10 +99,12 @@ def past_runs(place: Workspace, aggregate: str, but: str) -> list[PastRun]:
             summary = run.read_if_there(Summary)
             if summary is None or summary.contract != aggregate or summary.scope is None:
                 continue
-            consumers = run.read(Request).consumers
+            request = run.read_if_there(Request)
         except DamagedArtifactError:
             continue
-        found.append(PastRun(run_id, summary.fence.opened_at, summary.complete, consumers, summary.scope))
+        if request is not None:
+            opened_at, complete = summary.fence.opened_at, summary.complete
+            found.append(PastRun(run_id, opened_at, complete, request.consumers, summary.scope))
     return found
 
 

@@ -56,6 +56,7 @@ _LOG = logging.getLogger(__name__)
 class _Gathering:
     job: Job
     looking: Looking
+    """Which aggregates it looks at, as far as that is known by now."""
     begins: dict[int, int] | None = None
     changed_records: DataFrame | None = None
     """The log's records since the fence of the run that changes are told from; None where all is compared."""
@@ -101,6 +102,7 @@ class _Gathering:
             if self._set_aside(opened, reader, history):
                 readers[consumer.name] = reader
         if not readers:
+            self._compare_all("no copy could be read")
             return history
         records = history.records_from(job.spark, begins)
         with next(iter(readers.values())).reading():
@@ -143,6 +145,7 @@ class _Gathering:
         except (UnreachableError, RefusedError) as error:
             opened.require_source_alive()
             self._left_out(consumer, error)
+            opened.release(consumer.name)
             return False
         return True
 

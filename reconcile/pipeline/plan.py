@@ -124,7 +124,7 @@ class _Planning:
 
     def _aggregates(self, link: str) -> int:
         compared = {each.link: each.compared for each in self.summary.links}.get(link, 0)
-        rows = self.job.run.read(Fence).source.rows
+        rows = max(self.job.run.read(Fence).source.rows or 0, self.job.scope.aggregates)
         return aggregates(compared, rows, some=not self.job.scope.whole)
 
     def _dependencies(self, consumer: Consumer) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ OVERLAP = timedelta(minutes=10)
 """A transaction that was open so long when a fence was opened is still seen by its `updated_at`."""
 SHARE = 0.1
 """Where more of all aggregates may have changed, digests of all are cheaper."""
-MOST = 1_000_000
+MOST = 500_000
 """More ids than these are not handed to every task of a join."""
 
 

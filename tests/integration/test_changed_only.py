@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from reconcile.lab import faults, truth
 from reconcile.lab.folder import Lab
 from reconcile.lab.services.database import connect
 from reconcile.lab.traffic import traffic
+from reconcile.pipeline import since
 from reconcile.pipeline.handoffs import Gathered, Summary
 from reconcile.pipeline.job import Job
 from tests.integration.runs import Runs, findings
@@ -158,3 +161,28 @@ def test_a_changed_only_run_closes_what_it_saw_agree(world: World) -> None:
     assert after.over_time is not None
     told_of = (after.over_time.opened, after.over_time.closed, after.over_time.still_open)
     assert (0, 1, before.over_time.still_open - 1) == told_of
+
+
+def test_so_many_changes_compare_everything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, finds what a full run does, and counts no more as escaped than what no run has looked at."""
+    monkeypatch.setattr(since, "SHARE", 0.0)
+    job, summary = world.runs.audited(CONTRACT, "many", since="last")
+    assert summary.scope is not None
+    assert ("full", None, ("again",)) == (summary.scope.kind, summary.scope.ids, summary.scope.after)
+    assert "aggregates may have changed, and comparing all is cheaper then" in str(summary.scope.reason)
+    assert ([0], True) == ([each.escaped for each in summary.links], job.scope.whole)
+    assert found(world.runs.job(CONTRACT, "again")) == found(job)
+
+
+def test_a_copy_that_cannot_be_read_leaves_the_run_incomplete(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is told from such a run, and the next one looks since the one before it."""
+    monkeypatch.setenv("DOWN_URL", "postgresql://nobody@127.0.0.1:1/login")
+    known = yaml.safe_load(world.runs.settings_file.read_text("utf-8"))
+    known["connections"]["login-db"] = {"url": "env:DOWN_URL"}
+    settings = tmp_path / "reconcile.yaml"
+    settings.write_text(yaml.safe_dump(known), "utf-8")
+    _, summary = replace(world.runs, settings_file=settings).audited(CONTRACT, "down", since="last")
+    assert summary.scope is not None
+    assert (False, 2, "no copy could be read") == (summary.complete, summary.exit_code, summary.scope.reason)

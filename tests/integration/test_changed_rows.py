@@ -28,6 +28,8 @@ TABLES = """
     insert into by_text select id::text, name from by_uuid;
     create table by_number (id integer primary key, name text);
     insert into by_number select n, 'n' from generate_series(1, 20000) n;
+    create table by_pair (tenant text, number integer, name text, primary key (tenant, number));
+    insert into by_pair select 't' || n % 7, n, 'n' from generate_series(1, 20000) n;
     analyze;
 """
 
@@ -47,6 +49,19 @@ def rows(session: Any, statement: str | sql.Composable) -> list[tuple[Any, ...]]
     with session.cursor() as cursor:
         cursor.execute(statement)
         return list(cursor.fetchall())
+
+
+def test_an_id_of_several_columns_is_read_by_the_primary_key(session: Any) -> None:
+    """What is no id of theirs finds nothing."""
+    form = Layout((CanonicalType(Kind.TEXT), CanonicalType(Kind.INTEGER)), None, (CanonicalType(Kind.TEXT),))
+    pair = DigestReading(
+        Side(("tenant", "number"), ("name",), "by_pair"), Layout(("text", "integer"), None, ("text",)), form
+    )
+    none = ['["t0",8]', '["t1", 8]', '["t1","8"]', '["t1",8.0]', '["t1"]', "t1", "[", '["t1",99999999999999999999]']
+    statement = digest.rows(pair, ids=['["t0",7]', '["t1",8]', *none])
+    plan = "\n".join(line for (line,) in rows(session, sql.SQL("explain {}").format(statement)))
+    assert ['["t0",7]', '["t1",8]'] == sorted(row[0] for row in rows(session, statement))
+    assert "Seq Scan" not in plan
 
 
 def reading(table: str, own: str, form: Kind) -> DigestReading:

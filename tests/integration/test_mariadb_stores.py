@@ -221,6 +221,9 @@ def test_what_changed_in_a_source_is_found_by_its_time(world: World, spark: Spar
     """A row that was edited by hand, of which the log knows nothing."""
     runs, contract = Runs(spark, world.settings, tmp_path / "runs"), world.source()
     runs.audited(contract, "first")
+    _, quiet = runs.audited(contract, "quiet", since="last")
+    assert quiet.scope is not None
+    assert (True, 0, "changed", 0) == (quiet.complete, quiet.exit_code, quiet.scope.kind, quiet.scope.ids)
     edited = world.ids[0]
     world.maria.run("update account set email = 'new@x.org', updated_at = utc_timestamp(6) where id = %s", (edited,))
     job, summary = runs.audited(contract, "changed", since="first")

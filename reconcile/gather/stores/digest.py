@@ -9,6 +9,7 @@ one side has a unique index on its id.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -213,7 +214,7 @@ def _read(
         where.append(sql.SQL("{} is not true").format(require_whole(side.deleted)))
     if ids is not None:
         id_text = sql.SQL(_id_text(reading, places)).format(*columns)
-        where.append(_among(ids, id_text, columns[0], reading.types.id))
+        where.append(_among(ids, id_text, columns, reading.types.id))
     if buckets is not None:
         where.append(sql.SQL("{} = any({}::int4[])").format(_bucket(reading, key), sql.Literal(list(buckets))))
     condition = sql.SQL(" and ").join(where) if where else sql.SQL("true")
@@ -232,16 +233,46 @@ def _select(
     return sql.SQL("select {} from {} where {}").format(columns, relation(side), where)
 
 
-def _among(ids: Sequence[str], id_text: sql.Composable, column: sql.Composable, types: tuple[str, ...]) -> sql.Composed:
-    # Compared as the column's own type, whatever the other side's is: by its text no index finds it. An id that is not
-    # written as its type writes it is no row's; cast to it, it could find one, or fail.
-    own = canonical.canonical_type(types[0]) if len(types) == 1 else CanonicalType(Kind.TEXT)
-    if own.kind in _IDS:
-        ids = [text for text in ids if _IDS[own.kind].fullmatch(text)]
-        if own.kind is Kind.INTEGER:
-            ids = [text for text in ids if -_BIG <= int(text) < _BIG]
-        return sql.SQL(f"{{}} = any({{}}::{own.postgres}[])").format(column, sql.Literal(ids))
-    return sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(storable_texts(ids)))
+def _among(
+    ids: Sequence[str], id_text: sql.Composable, columns: Sequence[sql.Composable], types: tuple[str, ...]
+) -> sql.Composed:
+    # Compared as the columns' own types, whatever the other side's are: by its text no index finds an id.
+    owns = [canonical.canonical_type(each) for each in types]
+    indexed = all(own.kind in _IDS or own.kind is Kind.TEXT for own in owns)
+    if len(owns) == 1 and owns[0].kind in _IDS:
+        fitting = [text for text in ids if _fits(text, owns[0].kind)]
+        return sql.SQL(f"{{}} = any({{}}::{owns[0].postgres}[])").format(columns[0], sql.Literal(fitting))
+    listed = storable_texts(ids)
+    by_text = sql.SQL("{} = any({}::text[])").format(id_text, sql.Literal(listed))
+    if len(owns) == 1 or not indexed:
+        return by_text
+    parts = [found for text in listed if (found := _parts(text, owns)) is not None]
+    arrays = [
+        sql.SQL(f"{{}}::{own.postgres}[]").format(sql.Literal([each[number] for each in parts]))
+        for number, own in enumerate(owns)
+    ]
+    of_columns = sql.SQL("({}) in (select * from unnest({}))").format(
+        sql.SQL(", ").join(columns), sql.SQL(", ").join(arrays)
+    )
+    return sql.SQL("{} and {}").format(of_columns, by_text)
+
+
+def _fits(text: str, kind: Kind) -> bool:
+    # An id that is not written as its type writes it is no row's; cast to it, it could find one, or fail.
+    return _IDS[kind].fullmatch(text) is not None and (kind is Kind.UUID or -_BIG <= int(text) < _BIG)
+
+
+def _parts(text: str, owns: Sequence[CanonicalType]) -> list[str] | None:
+    """Split an id of several columns into their texts; None for one that can be no row's."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, list) or len(values) != len(owns):
+        return None
+    texts = [each if isinstance(each, str) else str(each) for each in values]
+    fits = all(own.kind not in _IDS or _fits(each, own.kind) for each, own in zip(texts, owns, strict=True))
+    return texts if fits and len(storable_texts(texts)) == len(texts) else None
 
 
 def _values(reading: DigestReading) -> list[tuple[str, str, CanonicalType]]:
