@@ -142,6 +142,14 @@ def test_what_is_taken_of_each_database_is_told(lab: Lab, runs: Runs) -> None:
     assert all(each.statements > 0 and each.snapshot_seconds > 0 for each in taken.values())
 
 
+def test_rows_that_are_not_read_take_no_readers(lab: Lab, runs: Runs) -> None:
+    """Where all buckets agree, each side has its digest, and the copy its ledger."""
+    job = runs.job("user-balance", "agrees")
+    pipeline.gather(job)
+    assert [0] == [each.differing for each in job.run.read(Gathered).links]
+    assert all(each.readers <= 2 for each in job.run.read(Gathered).taken)
+
+
 def test_a_store_that_stays_busy_ends_the_run(lab: Lab, runs: Runs) -> None:
     """By name, and nothing looks as if all had been gathered."""
     job = limited(lab, runs, pause={"connections": 1, "at_most": "0s"}).job("user-account", "busy")
