@@ -218,9 +218,12 @@ class _Gathering:
                 return job.run.publish_texts(table, rows.columns, readers, job.inputs(), stage="gather").rows
             listed = rows.statements(rows.store.limits.readers)
             statements, frame = len(listed), rows.store.frame(job.spark, listed)
+        elif table not in (source_rows(name), copy_rows(name)):
+            statements, frame = 1, rows
+        elif isinstance(job.scope, All):
+            return self._parquet(table, rows)  # no rows at all, or those of a store that has no limits
         else:
-            # Rows of some ids are read by tasks that each send several; all else is one statement.
-            statements, frame = None if table in (source_rows(name), copy_rows(name)) else 1, rows
+            statements, frame = None, rows  # tasks that send several each
         with reader.tasks_reading(statements, of_source=table in (source_rows(name), OUTBOX)) as usage:
             count = self._parquet(table, frame)
             if usage is not None:

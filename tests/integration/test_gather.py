@@ -21,7 +21,7 @@ from reconcile.files import committed
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.stores import postgres_store
-from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.digest import ComparisonMode, Side
 from reconcile.gather.stores.errors import SnapshotLostError, StoreBusyError
 from reconcile.gather.stores.session import StoreSession
 from reconcile.gather.stores.spark_store import SparkStore
@@ -142,12 +142,38 @@ def test_what_is_taken_of_each_database_is_told(lab: Lab, runs: Runs) -> None:
     assert all(each.statements > 0 and each.snapshot_seconds > 0 for each in taken.values())
 
 
+def test_rows_that_are_not_read_take_no_readers(lab: Lab, runs: Runs) -> None:
+    """Where all buckets agree, each side has its digest, and the copy its ledger."""
+    job = runs.job("user-balance", "agrees")
+    pipeline.gather(job)
+    assert [0] == [each.differing for each in job.run.read(Gathered).links]
+    assert all(each.readers <= 2 for each in job.run.read(Gathered).taken)
+
+
 def test_a_store_that_stays_busy_ends_the_run(lab: Lab, runs: Runs) -> None:
     """By name, and nothing looks as if all had been gathered."""
     job = limited(lab, runs, pause={"connections": 1, "at_most": "0s"}).job("user-account", "busy")
     with pytest.raises(StoreBusyError, match="was busy for longer than"):
         pipeline.gather(job)
     assert "gathered" not in names(job)
+
+
+@pytest.mark.parametrize("mode", ["digest", "full"])
+def test_spark_on_a_cluster_reads_the_same(
+    lab: Lab, runs: Runs, mode: ComparisonMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own tasks, of which no more read at a time than may."""
+    here = runs.job("user-account", f"here-{mode}", mode=mode)
+    pipeline.gather(here)
+    monkeypatch.setattr(Job, "is_local", False)
+    there = limited(lab, runs, readers=1).job("user-account", f"there-{mode}", mode=mode)
+    pipeline.gather(there)
+    for table in ("source.login", "copy.login"):
+        made = [job.run.manifest(table) for job in (here, there)]
+        assert (made[0].rows, made[0].digest) == (made[1].rows, made[1].digest)
+    taken = [{each.of: each for each in job.run.read(Gathered).taken} for job in (here, there)]
+    assert [1, 1] == [each.readers for each in taken[1].values()]
+    assert (True, False) == tuple(each["login"].bytes > 0 for each in taken)
 
 
 def limited(lab: Lab, runs: Runs, **limits: object) -> Runs:
