@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,6 +14,9 @@ import psutil
 
 EVERY = 0.5
 """Seconds between two looks at the memory: one look at a JVM takes some hundredths of a second."""
+LIMIT = 3600.0
+"""Seconds after which a command is ended: what hangs must not hold up all that follows."""
+_TO_END = 30.0
 
 
 class Watched(NamedTuple):
@@ -24,10 +28,10 @@ class Watched(NamedTuple):
 
 
 class CommandError(Exception):
-    """Raised when a command ends with a code that it should not: holds how its words end."""
+    """Raised when a command does not end, or with a code that it should not: holds how its words end."""
 
 
-def watch(command: Sequence[str], codes: Collection[int] = (0,)) -> Watched:
+def watch(command: Sequence[str], codes: Collection[int] = (0,), limit: float = LIMIT) -> Watched:
     """Run a command to its end; the memory is the largest sum of shares (PSS) over the tree of its processes."""
     most = 0.0
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
@@ -39,10 +43,14 @@ def watch(command: Sequence[str], codes: Collection[int] = (0,)) -> Watched:
                     code = process.wait(EVERY)
                     break
                 most = max(most, held(process.pid))
+                if time.perf_counter() - began > limit:
+                    raise CommandError(f"it did not end within {limit:.0f} s")
+        except KeyboardInterrupt:  # the command heard it too, and may be taking its servers down
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_TO_END)
+            raise
         finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+            _end(process)
         seconds = time.perf_counter() - began
         stdout.seek(0)
         stderr.seek(0)
@@ -50,6 +58,17 @@ def watch(command: Sequence[str], codes: Collection[int] = (0,)) -> Watched:
             lines = stderr.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise CommandError(f"it ended with {code}: {lines[-1][-300:]}")
         return Watched(seconds, most, stdout.read().decode())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process as Ctrl-C does, so that it takes its own servers down; kill it where that does not help."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def held(pid: int) -> float:

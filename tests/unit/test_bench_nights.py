@@ -102,6 +102,12 @@ def test_memory_is_that_of_all_processes() -> None:
         process.communicate("\n")
 
 
+def test_what_hangs_is_ended() -> None:
+    """As Ctrl-C ends it, so that it can take down what it started."""
+    with pytest.raises(CommandError, match="did not end within 0 s"):
+        watch([sys.executable, "-c", "import signal; signal.pause()"], limit=0)
+
+
 def test_a_code_that_was_not_expected_is_an_error() -> None:
     """Exit code 1 of a run means drift, and 2 that it could not tell."""
     assert "" == watch([sys.executable, "-c", "raise SystemExit(1)"], (0, 1)).stdout
