@@ -6,6 +6,7 @@ and each table that is broadcast, as it measures one before it plans the next: o
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -97,10 +98,13 @@ def _plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
 
 
 def _struct(schema: str | StructType) -> StructType:
+    return _parsed(schema) if isinstance(schema, str) else schema
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(schema: str) -> StructType:
     from pyspark.sql.types import StructType
 
-    if isinstance(schema, StructType):
-        return schema
     struct = StructType.fromDDL(schema)
     assert isinstance(struct, StructType)
     return struct
