@@ -56,12 +56,26 @@ def connect_to_submitted() -> None:
     SparkContext._ensure_initialized()
 
 
-def plan_of(frame: DataFrame) -> str:
-    """Name what a frame's optimized plan is, such as `LocalRelation` where its rows stand in the plan itself."""
-    return str(frame._jdf.queryExecution().optimizedPlan().getClass().getSimpleName())
+def is_plan_of_rows(frame: DataFrame) -> bool:
+    """Tell whether a frame's optimized plan is nothing but rows that stand in it."""
+    return _name(_optimized(frame)) == "LocalRelation"
 
 
-def plan_leaves(frame: DataFrame) -> list[str]:
-    """Name what a frame's optimized plan reads from."""
-    leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
-    return [str(leaves.apply(number).getClass().getSimpleName()) for number in range(leaves.size())]
+def rows_in_plan(frame: DataFrame) -> int | None:
+    """Count the rows that stand in a frame's optimized plan; None where it reads any others."""
+    leaves, count = _optimized(frame).collectLeaves(), 0
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if _name(leaf) == "LocalRelation":
+            count += int(leaf.data().size())
+        elif _name(leaf) != "OneRowRelation":
+            return None
+    return count
+
+
+def _optimized(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().optimizedPlan()
+
+
+def _name(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())

@@ -6,6 +6,7 @@ and each table that is broadcast, as it measures one before it plans the next: o
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ MOST = 1000
 """So many rows are few."""
 
 _only_one = threading.Lock()
-_LOCAL = frozenset({"LocalRelation", "OneRowRelation"})
+_KEPT = 50_000
+"""So many rows are worked on in this process."""
 _IN_ONE_JOB = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -42,9 +44,10 @@ def of_table(spark: SparkSession, table: pa.Table, schema: str | StructType) -> 
 
 
 def is_local(frame: DataFrame) -> bool:
-    """Whether the rows of a frame are known to this process without a job."""
+    """Whether the rows of a frame are known to this process without a job, and no more than it keeps."""
     # A frame that is asked for its plan keeps it, and would not see that it is persisted later: its copy is asked.
-    return internals.plan_of(frame.select("*")) == "LocalRelation"
+    copy = frame.select("*")
+    return internals.is_plan_of_rows(copy) and _is_little(copy)
 
 
 def rows(frame: DataFrame) -> list[Row] | None:
@@ -59,15 +62,18 @@ def plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
 
 def table(frame: DataFrame) -> pa.Table | None:
     """Compute the rows of a frame that is made of local ones alone, in one job at most; None for any other."""
-    if _LOCAL.issuperset(internals.plan_leaves(frame.select("*"))):
-        return _collected(frame)
-    return None
+    return _collected(frame) if _is_little(frame.select("*")) else None
 
 
 def localized(frame: DataFrame, most: int) -> DataFrame | None:
     """Compute a frame in one job, and build a local one of its rows; None if there are more rows than `most`."""
     found = _collected(frame.limit(most + 1))
     return None if found is None or found.num_rows > most else of_table(frame.sparkSession, found, frame.schema)
+
+
+def _is_little(frame: DataFrame) -> bool:
+    found = internals.rows_in_plan(frame)
+    return found is not None and found <= _KEPT
 
 
 def _collected(frame: DataFrame) -> pa.Table | None:
@@ -92,10 +98,13 @@ def _plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
 
 
 def _struct(schema: str | StructType) -> StructType:
+    return _parsed(schema) if isinstance(schema, str) else schema
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(schema: str) -> StructType:
     from pyspark.sql.types import StructType
 
-    if isinstance(schema, StructType):
-        return schema
     struct = StructType.fromDDL(schema)
     assert isinstance(struct, StructType)
     return struct

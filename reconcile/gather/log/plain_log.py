@@ -36,6 +36,8 @@ _COLUMNS = (
     *(c.ID, c.KEY, c.PARTITION, c.OFFSET, c.TIMESTAMP, c.VERSION, c.EVENT_ID, c.TYPE, c.CORRELATION_ID),
     *(c.TOMBSTONE, c.DELETES, c.RAW),
 )
+_KEPT = 20_000
+"""So many records are kept in memory."""
 _AT_ONCE = 5000
 _ROWS = 100_000
 _LONGEST_NUMBER = 1000  # digits: Spark's parser reads no longer ones
@@ -180,7 +182,8 @@ class PlainLog:
 
     def all(self, cluster: ClusterClient) -> list[LogRecord]:
         """Read all records; raise NeedsSparkError where there are too many."""
-        if sum(segment.rows for segment in self.kept.index.segments) > MOST:
+        lacking = sum(end - start for start, end in self.ranges.values())
+        if lacking + sum(segment.rows for segment in self.kept.index.segments) > _KEPT:
             raise NeedsSparkError
         return [*self.kept.all(), *self._fresh(cluster, lambda _: True)]
 
