@@ -123,7 +123,7 @@ class MariaRows:
         found = [line for batch in session.batches(statements.digest(self.reading, where)) for line in batch]
         if any(too_large == "1" for *_, too_large in found):
             raise _too_large(self.store.name)
-        return [(int(b), int(n), int(high) << 32 | int(low)) for b, n, high, low, _ in found]
+        return [(int(bucket), int(counted), int(total)) for bucket, counted, total, _ in found]
 
     def repeated(self) -> Iterator[int]:
         """Query the buckets that hold an id twice, and perhaps some others."""

@@ -97,7 +97,7 @@ def without_digest(reading: DigestReading) -> list[str]:
 
 
 def digest(reading: DigestReading, where: str = "true") -> str:
-    """Build the query for `bucket, rows, high, low` of the portable digest, and whether a row is too large for it."""
+    """Build the query for bucket, rows and sum of the portable digest, and whether a row is too large for it."""
     cells = [_cell(_no_id(reading), id_text(reading), id_form(reading.form))]
     for name, own, to in zip(_fields(reading), reading.types.fields, reading.form.fields, strict=True):
         text = portable(name, own, to)
@@ -109,7 +109,7 @@ def digest(reading: DigestReading, where: str = "true") -> str:
     # What does not fit into a packet is NULL: a sum that no rows can have tells.
     total = f"sum(coalesce({row}, {_UNHASHED}))"
     return (
-        f"select bucket, counted, mod(total, {1 << 64}) div {1 << 32}, mod(total, {1 << 32}), total >= {_UNHASHED}"
+        f"select bucket, counted, mod(total, {1 << 64}), total >= {_UNHASHED}"
         f" from (select {_bucket(reading)} as bucket, count(*) as counted, {total} as total from {_read(reading)}"
         f" where {where} group by bucket order by null) as digested"
     )
