@@ -12,7 +12,7 @@ import pytest
 
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.gather.stores.digest import DigestReading, Mode, Side
-from reconcile.gather.stores.mariadb import one_instant
+from reconcile.gather.stores.mariadb import one_instant, statements
 from reconcile.gather.stores.mariadb.rows import MariaRows, MariaStore
 from reconcile.gather.stores.mariadb.session import open_maria_session
 from tests.integration.mariadb_server import MariaServer, mariadb_server
@@ -168,35 +168,67 @@ def test_the_server_takes_no_second_connection(server: MariaServer) -> None:
 
 
 def rows_of(server: MariaServer, sessions: int, side: Side) -> tuple[list[tuple[int, int, int, int]], int]:
-    """Digest a side of an integer id and an integer field; say also how many statements that took."""
-    types = Layout(("integer",), None, ("integer",))
-    reading = DigestReading(side, types, agreed_layout(types, types), Mode.PORTABLE, 8)
+    """Digest a side; say also how many statements that took."""
     server.run("set global log_output = 'TABLE', general_log = 1")
     with open_maria_session("shop", server.address(sessions=sessions)) as session:
         session.take_snapshot()
+        ids = [each.type for each in session.columns(f"select {', '.join(side.id)} from some limit 0")]
+        types = Layout(tuple(ids), None, ("integer",))
+        reading = DigestReading(side, types, agreed_layout(types, types), Mode.PORTABLE, 8)
         lines, _ = MariaRows(MariaStore(session), reading).digest()
-        number = "%group by bucket%"
     server.run("set global general_log = 0")
-    found = server.run("select count(*) from mysql.general_log where argument like %s", [number])
+    found = server.run("select count(*) from mysql.general_log where argument like %s", ["%group by bucket%"])
     server.run("truncate mysql.general_log")
     return sorted(lines), found[0][0]
+
+
+SOME = Side(("id",), ("x",), table="some")
 
 
 @pytest.mark.parametrize(
     ("made", "side", "parts"),
     [
-        ("create table some (id int primary key, x int)", Side(("id",), ("x",), table="some"), 3),
-        ("create table some (id int, x int)", Side(("id",), ("x",), table="some"), 3),
-        ("create table some (id int, x int)", Side(("id",), ("x",), query="select * from some"), 1),
-        ("create table some (id int, x int) engine = MyISAM", Side(("id",), ("x",), table="some"), 1),
+        ("(id int primary key, x int)", SOME, 3),
+        ("(id int, x int, primary key (id, x))", SOME, 3),
+        ("(id int, x int, primary key (id, x))", Side(("x", "ID"), ("x",), table="some"), 3),
+        ("(id varchar(9) character set latin1 collate latin1_german2_ci primary key, x int)", SOME, 3),
+        ("(id bit(20) primary key, x int)", SOME, 3),
+        ("(id int(9) zerofill primary key, x int)", SOME, 3),
+        ("(id date primary key, x int)", SOME, 1),
+        ("(id bigint unsigned primary key, x int) partition by hash(id) partitions 3", SOME, 3),
+        ("(id int, x int, key (id))", SOME, 1),
+        ("(id int, x int primary key)", SOME, 1),
+        ("(id int primary key, x int)", Side(("id",), ("x",), query="select * from some"), 1),
+        ("(id int primary key, x int) engine = MyISAM", SOME, 1),
     ],
 )
 def test_a_table_of_innodb_is_hashed_by_all_sessions(server: MariaServer, made: str, side: Side, parts: int) -> None:
-    """Each its part, with the same bits in the end; what else could be of another instant is hashed by one."""
+    """Each a range of the primary key, with the same bits in the end; what cannot be cut is hashed by one."""
     server.run("drop table if exists some")
-    server.run(made)
-    server.run("insert into some select seq, seq * 7 from seq_1_to_1000")
-    if "primary" not in made:
-        server.run("insert into some values (null, 5), (1, 7)")
+    server.run(f"create table some {made}")
+    days = "'2020-01-01' + interval seq day" if "date" in made else "seq"
+    server.run(f"insert into some select {days}, seq * 7 from seq_1_to_1000")
     alone, shared = rows_of(server, 1, side), rows_of(server, 3, side)
     assert (alone[0], 1, parts) == (shared[0], alone[1], shared[1])
+
+
+def test_ranges_are_of_about_one_size(server: MariaServer) -> None:
+    """Also where ids are far from even."""
+    server.run("create or replace table some (id varchar(40) primary key, x int)")
+    server.run("insert into some select concat(if(seq < 900, 'a', 'z'), md5(seq)), seq from seq_1_to_1000")
+    server.run("analyze table some")
+    types = Layout(("text",), None, ("integer",))
+    reading = DigestReading(SOME, types, agreed_layout(types, types), Mode.PORTABLE, 1)
+    with open_maria_session("shop", server.address(sessions=4)) as session:
+        session.take_snapshot()
+        digests = [statements.digest(reading, each) for each in MariaRows(MariaStore(session), reading)._ranges()]
+        assert ["250"] * 4 == [counted for each in digests for _, counted, *_ in session.rows(each)]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 5])
+def test_a_table_of_few_rows_is_hashed_whole(server: MariaServer, rows: int) -> None:
+    """Also if there are fewer than sessions."""
+    server.run("drop table if exists some")
+    server.run("create table some (id int primary key, x int)")
+    server.run(f"insert into some select seq, 1 from seq_1_to_5 where seq <= {rows}")
+    assert rows == sum(counted for _, counted, _, _ in rows_of(server, 3, SOME)[0])

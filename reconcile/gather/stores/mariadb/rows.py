@@ -95,23 +95,35 @@ class MariaRows:
         """Query bucket, rows, high and low; and whether no id can stand twice."""
         if self.reading.mode is not Mode.PORTABLE:
             raise ValueError("a MariaDB has the portable digest only")
-        sessions = self._sessions()
-        parts = statements.parts(self.reading, len(sessions))
-        with ThreadPoolExecutor(len(sessions)) as pool:
-            return _added(pool.map(self._lines, sessions, parts)), self._ids_are_unique()
+        session, ranges = self.store.session, self._ranges()
+        with ThreadPoolExecutor(len(ranges)) as pool:
+            return _added(pool.map(self._lines, (session, *session.beside), ranges)), self._ids_are_unique()
 
-    def _sessions(self) -> list[MariaSession]:
-        """Choose who hashes: those beside ours show the same rows of InnoDB's tables, and of no other's."""
-        session, table = self.store.session, self.reading.side.table
-        shared = bool(session.beside) and table is not None and session.engine(table) == "InnoDB"
-        return [session, *(session.beside if shared else [])]
+    def _ranges(self) -> list[str]:
+        """Cut the table into ranges of its primary key, no more than there are sessions.
+
+        A table of another engine than InnoDB is of another instant in each session. It stays whole, as does one whose
+        key is no id.
+        """
+        session, side = self.store.session, self.reading.side
+        count = 1 + len(session.beside)
+        if count == 1 or side.table is None or session.engine(side.table) != "InnoDB":
+            return ["true"]
+        names, key = [name.lower() for name in side.id], session.primary_key(side.table)
+        if key is None or key.lower() not in names:
+            return ["true"]
+        number, rows = names.index(key.lower()), session.estimate(statements.relation(side))
+        asked = [statements.bound(self.reading, number, rows * each // count) for each in range(1, count)]
+        # As batches, for it takes as long as half the table is long.
+        bounds = [line[0] for each in asked for batch in session.batches(each) for line in batch]
+        return statements.ranges(self.reading, number, bounds, self._id_columns()[number], session.quoted)
 
     def _lines(self, session: MariaSession, where: str) -> list[tuple[int, int, int]]:
         """Query bucket, rows, and the sum of their hashes."""
         found = [line for batch in session.batches(statements.digest(self.reading, where)) for line in batch]
         if any(too_large == "1" for *_, too_large in found):
             raise _too_large(self.store.name)
-        return [(int(b), int(n), int(high) << 32 | int(low)) for b, n, high, low, _ in found]
+        return [(int(bucket), int(counted), int(total)) for bucket, counted, total, _ in found]
 
     def repeated(self) -> Iterator[int]:
         """Query the buckets that hold an id twice, and perhaps some others."""

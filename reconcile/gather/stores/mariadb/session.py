@@ -244,6 +244,15 @@ class MariaSession:
         )
         return next((engine for (engine,) in found), None)
 
+    def primary_key(self, table: str) -> str | None:
+        """Query the first column of a table's primary key."""
+        schema, name = self.schema_and_name(table)
+        found = self.rows(
+            f"select column_name from information_schema.statistics where table_schema = {schema}"
+            f" and table_name = {name} and index_name = 'PRIMARY' and seq_in_index = 1"
+        )
+        return next((column for (column,) in found), None)
+
     def count(self, relation: str, where: str) -> int:
         """Count rows of a table or a query."""
         return int(self.rows(f"select count(*) from {relation} where {where}")[0][0])

@@ -97,7 +97,7 @@ def without_digest(reading: DigestReading) -> list[str]:
 
 
 def digest(reading: DigestReading, where: str = "true") -> str:
-    """Build the query for `bucket, rows, high, low` of the portable digest, and whether a row is too large for it."""
+    """Build the query for bucket, rows and sum of the portable digest, and whether a row is too large for it."""
     cells = [_cell(_no_id(reading), id_text(reading), id_form(reading.form))]
     for name, own, to in zip(_fields(reading), reading.types.fields, reading.form.fields, strict=True):
         text = portable(name, own, to)
@@ -109,7 +109,7 @@ def digest(reading: DigestReading, where: str = "true") -> str:
     # What does not fit into a packet is NULL: a sum that no rows can have tells.
     total = f"sum(coalesce({row}, {_UNHASHED}))"
     return (
-        f"select bucket, counted, mod(total, {1 << 64}) div {1 << 32}, mod(total, {1 << 32}), total >= {_UNHASHED}"
+        f"select bucket, counted, mod(total, {1 << 64}), total >= {_UNHASHED}"
         f" from (select {_bucket(reading)} as bucket, count(*) as counted, {total} as total from {_read(reading)}"
         f" where {where} group by bucket order by null) as digested"
     )
@@ -190,16 +190,25 @@ def in_buckets(reading: DigestReading, buckets: Sequence[int]) -> str:
     return f"{_bucket(reading)} in ({', '.join(map(str, buckets)) or 'null'})"
 
 
-def parts(reading: DigestReading, count: int) -> list[str]:
-    """Build conditions that put each row into one of some parts of about one size.
+def bound(reading: DigestReading, number: int, offset: int) -> str:
+    """Build the query for the value of an id's column that stands behind so many others, in the column's own order."""
+    name = identifier(reading.side.id[number])
+    text = raw_text(name, reading.types.id[number])
+    return f"select {text} from {relation(reading.side)} order by {name} limit 1 offset {offset}"
 
-    To look at each row in each part costs a hundredth of what hashing it does, and ids of any type can be parted so.
+
+def ranges(reading: DigestReading, number: int, bounds: Sequence[str], column: Column, quote: Quote) -> list[str]:
+    """Build conditions that put each row into one range of an id's column, which has no NULL.
+
+    There is one condition for all rows where there are no bounds, or no literals of their type.
     """
-    if count == 1:
+    literals = _literals(bounds, reading.types.id[number], column, quote)
+    if not literals:
         return ["true"]
-    # Of an id that is NULL there is none.
-    sums = " + ".join(f"coalesce(crc32(i{number}), 0)" for number in range(len(reading.types.id)))
-    return [f"mod({sums}, {count}) = {number}" for number in range(count)]
+    lows = [f"i{number} >= {each}" for each in literals]
+    highs = [f"i{number} < {each}" for each in literals]
+    between = [f"{low} and {high}" for low, high in zip(lows, highs[1:], strict=False)]
+    return [highs[0], *between, lows[-1]]
 
 
 def id_text(reading: DigestReading) -> str:
