@@ -220,7 +220,7 @@ class _Gathering:
             statements, frame = len(listed), rows.store.frame(job.spark, listed)
         elif table not in (source_rows(name), copy_rows(name)):
             statements, frame = 1, rows
-        elif isinstance(job.scope, All):
+        elif self.looking.scope.kind == "full":
             return self._parquet(table, rows)  # no rows at all, or those of a store that has no limits
         else:
             statements, frame = None, rows  # tasks that send several each
