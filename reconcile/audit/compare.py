@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import (
@@ -24,6 +25,7 @@ from reconcile.gather.stores import row_columns
 from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
 
@@ -77,6 +79,27 @@ def suspects_by_spark(
     )
     found = differing.select(ID, SETTLED_VERSION, SETTLED_FIELDS, DIFFERS, SOURCE_COUNT)
     return found if candidates is None else found.unionByName(_agreeing(candidates, source, copy, rules))
+
+
+def unlike(ours: pa.Table, theirs: pa.Table, wanted: Collection[str]) -> tuple[pa.Table, pa.Table]:
+    """Select the rows of source and copy that may not agree, with those of wanted ids.
+
+    Left out is an id that stands once on each side, with equal texts in all fields: `differences` finds it equal, too.
+    """
+    listed = [
+        list(zip(*(table[name].to_pylist() for name in table.column_names if name != row_columns.VERSION), strict=True))
+        for table in (ours, theirs)
+    ]
+    several = {
+        id_text
+        for counted in (Counter(id_text for id_text, *_ in rows) for rows in listed)
+        for id_text, number in counted.items()
+        if number > 1
+    }
+    alike = {id_text for id_text, *_ in set(listed[0]).intersection(listed[1])} - several - {None, *wanted}
+    masks = ([id_text not in alike for id_text, *_ in rows] for rows in listed)
+    found = [table.filter(mask) for table, mask in zip((ours, theirs), masks, strict=True)]
+    return found[0], found[1]
 
 
 def count_suspects(suspects: DataFrame) -> DataFrame:

@@ -62,8 +62,14 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-_EVENTS = 20_000
+_COMPARED, _COMPARED_BYTES = 300_000, 64 * 1024 * 1024
+"""So many rows of each side are compared in this process."""
+_UNLIKE = 20_000
+"""So many rows of each side may not agree where Spark is not asked."""
+_EVENTS = 50_000
 """So many of few suspects are kept in this process."""
+_ATTRIBUTED = 5000
+"""So many cases are attributed in this process: of more, all cores take a share."""
 _CASES = 5000
 """At most about so many are attributed in one task."""
 _KEYS = 100
@@ -192,8 +198,6 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
     name, link = consumer.name, gathered.links[consumer.name]
     _LOG.info(f"{link.link}: comparing")
     rules = field_rules(consumer, link.form)
-    source = job.run.parquet(source_rows(name), job.spark)
-    copy = job.run.parquet(copy_rows(name), job.spark)
     reach = None
     with ExitStack() as kept:
         closely = job.scope.closely(job.spark, ID)
@@ -213,13 +217,31 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
             candidates = _union(found).distinct()
             if (ids := job.scope.frame(job.spark, ID)) is not None:
                 candidates = candidates.join(ids, ID, "left_semi")
+        if (here := local_frames.table(candidates)) is not None:
+            candidates = local_frames.of_table(job.spark, here, candidates.schema)
         candidates = kept.enter_context(persisted(candidates))
         there = None if candidates.isEmpty() else candidates
+        source, copy = _sides(job, name, there)
         rows = _publish_rows(job, gathered.inputs, f"suspects.{name}", compare.suspects(source, copy, rules, there))
     number = compare.count_suspects(rows).collect()[0]
     compared = link.source_rows - number["source_rows"] + number["differing"]
     _LOG.debug(f"{link.link}: {compared:,} ids compared, {number['suspects']:,} suspects")
     return _Suspects(consumer, rules, rows, Counted(compared, number["suspects"], number["differing"]), reach)
+
+
+def _sides(job: Job, name: str, candidates: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+    """Read the rows of source and copy: of some that this process can hold, only those that may not agree."""
+    names, run = (source_rows(name), copy_rows(name)), job.run
+    ours, theirs = (run.table(each, _COMPARED, _COMPARED_BYTES) for each in names)
+    wanted = [] if candidates is None else local_frames.rows(candidates)
+    if ours is not None and theirs is not None and wanted is not None:
+        found = compare.unlike(ours, theirs, [id_text for (id_text,) in wanted])
+        if max(each.num_rows for each in found) <= _UNLIKE:
+            schema = row_columns.schema(ours.num_columns - 2)
+            return local_frames.of_table(job.spark, found[0], schema), local_frames.of_table(
+                job.spark, found[1], schema
+            )
+    return run.parquet(names[0], job.spark), run.parquet(names[1], job.spark)
 
 
 def _not_in_ledger(
@@ -297,10 +319,7 @@ def _publish_cases(
         here = None if few is None else local_frames.localized(found, _EVENTS)
         with persisted(found if here is None else here) as events:
             parked = job.run.parquet(parked_records(consumer.name), job.spark)
-            if few is None:
-                parked = parked.join(suspects.rows.select(ID), ID, "left_semi")
-            else:
-                parked = parked.where(parked[ID].isin([each for (each,) in few]))
+            parked = parked.join(wanted, ID, "left_semi")
             readings = Readings(
                 suspects=suspects.rows,
                 source=source.among(ids),
@@ -324,7 +343,7 @@ def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: 
         link = links[consumer.name]
         attributing = Attributing.of(job.contract, consumer, link, gathered.router, key_type, terms[consumer.name])
         rows = job.run.parquet(name, job.spark)
-        if local_frames.is_local(rows):
+        if job.run.manifest(name).rows <= _ATTRIBUTED and local_frames.is_local(rows):
             batch = attributing.findings_of(tables.rows(job.run, name), job.run.id)
             found.append(local_frames.of_table(job.spark, pa.Table.from_batches([batch]), found[0].schema))
             continue

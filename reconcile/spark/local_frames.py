@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-MOST = 1000
+MOST = 10_000
 """So many rows are few."""
 
 _only_one = threading.Lock()

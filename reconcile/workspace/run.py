@@ -18,6 +18,7 @@ from reconcile.workspace.handoff import AnyHandoff, Handoff
 from reconcile.workspace.manifest import ChangedInputsError, Inputs, Manifest, MissingArtifactError, Stage
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
     from reconcile.workspace.arrow_tables import TextReader
@@ -238,14 +239,20 @@ class Run:
         schema = StructType.fromJson(manifest.columns or {"fields": []})
         if not manifest.files:
             return local_frames.of_rows(spark, [], schema)
-        if self._is_local and manifest.rows <= local_frames.MOST and sum(manifest.files.values()) <= _SMALL:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            tables = [pq.ParquetFile(path).read() for path in self.data_files(name)]
-            return local_frames.of_table(spark, pa.concat_tables(tables), schema)
+        if (table := self.table(name, local_frames.MOST, _SMALL)) is not None:
+            return local_frames.of_table(spark, table, schema)
         path = literal(self._files.uri(f"{self._artifact(name).folder}/{_DATA}"))
         return spark.read.schema(schema).parquet(path)
+
+    def table(self, name: str, rows: int, size: int) -> pa.Table | None:
+        """Read a Parquet artifact into this process; None if it has no rows, or more rows or bytes than given."""
+        manifest = self._of_kind(name, "parquet")
+        if not (self._is_local and 0 < manifest.rows <= rows and sum(manifest.files.values()) <= size):
+            return None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        return pa.concat_tables(pq.ParquetFile(path).read() for path in self.data_files(name))
 
     def data_files(self, name: str) -> list[str]:
         """List the paths of an artifact's data files, for readers that are not Spark."""

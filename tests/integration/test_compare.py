@@ -98,6 +98,26 @@ def test_suspects_of_few_rows_are_those_that_spark_selects(spark: SparkSession) 
     assert by_spark.dtypes == here.dtypes
 
 
+def test_rows_that_are_the_same_on_both_sides_need_not_be_compared(spark: SparkSession) -> None:
+    """Without them the suspects are those of all rows: also with doubled ids, rows without one, and candidates."""
+    dice = random.Random(5)  # noqa: S311
+    ids = [*(f"id-{number}" for number in range(80)), *("id-1", "id-2", "id-2"), None, None]
+
+    def rows() -> list[tuple[Any, ...]]:
+        chosen = (each for each in ids if dice.random() < 0.9)
+        return [(each, *(dice.choice(("1", "1", "1", "1.0", None)) for _ in range(3))) for each in chosen]
+
+    frames = side(spark, *rows()), side(spark, *rows())
+    wanted = [*ids[:80:7], "nowhere"]
+    candidates = spark.createDataFrame([(each,) for each in wanted], "id string")
+    left = compare.unlike(frames[0].toArrow(), frames[1].toArrow(), [each for each in wanted if each is not None])
+    assert left[0].num_rows < frames[0].count()
+    few = [spark.createDataFrame(each, frames[0].schema) for each in left]
+    of_all = compare.suspects_by_spark(frames[0], frames[1], RULES, candidates)
+    of_few = compare.suspects_by_spark(few[0], few[1], RULES, candidates)
+    assert sorted(of_all.collect(), key=str) == sorted(of_few.collect(), key=str)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
