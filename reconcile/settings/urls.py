@@ -25,8 +25,8 @@ PARAMETERS: Mapping[str, str] = {
     "options": "options",
 }
 """The parameters that a URL may carry, by libpq's name, with the JDBC driver's name for each."""
-MARIADB_PARAMETERS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "sessions")
-"""The parameters that the URL of a MariaDB may carry: libpq's names, too, and by how many sessions it is read."""
+MARIADB_PARAMETERS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
+"""The parameters that the URL of a MariaDB may carry: libpq's names, too."""
 _MARIADB_SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 
@@ -71,11 +71,6 @@ class MariaUrl:
     password: SecretStr | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def sessions(self) -> int:
-        """By how many sessions it is read at most."""
-        return int(self.parameters.get("sessions", "2"))
-
     def arguments(self) -> dict[str, Any]:
         """Build the keyword arguments of pymysql.connect, password included."""
         given = self.parameters
@@ -109,8 +104,6 @@ def parse_mariadb(url: str) -> MariaUrl:
     found = _address(url, MARIADB_SCHEMES, MARIADB_FORM, 3306, MARIADB_PARAMETERS, _MARIADB_SSL_MODES)
     if not found["parameters"].get("connect_timeout", "1").isdecimal():
         raise ValueError("the URL's connect_timeout is no number of seconds")
-    if found["parameters"].get("sessions", "2") not in ("1", "2", "3", "4"):
-        raise ValueError("the URL's sessions is not 1, 2, 3 or 4")
     return MariaUrl(**found)
 
 

@@ -27,10 +27,10 @@ class MariaServer:
     port: int
     process: subprocess.Popen[bytes]
 
-    def url(self, database: str = "shop", user: str = "audit", password: str = PASSWORD, sessions: int = 2) -> str:
+    def url(self, database: str = "shop", user: str = "audit", password: str = PASSWORD) -> str:
         """Where a database of it is, with the password."""
         account = f"{user}:{password.replace(' ', '%20')}"
-        return f"mariadb://{account}@127.0.0.1:{self.port}/{database}?sessions={sessions}"
+        return f"mariadb://{account}@127.0.0.1:{self.port}/{database}"
 
     def address(self, **parts: Any) -> MariaUrl:
         """The same, parsed."""

@@ -28,6 +28,7 @@ from reconcile.gather.stores.mariadb.session import open_maria_session
 from reconcile.gather.stores.postgres_store import PostgresStore
 from reconcile.gather.stores.session import open_session
 from reconcile.lab.folder import Lab
+from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import parse
 from tests.integration.mariadb_server import MariaServer, mariadb_server
 from tests.integration.worlds import postgres_alone
@@ -125,8 +126,9 @@ class World:
     @contextmanager
     def sides(self, maria: Side, postgres: Side, *, copy_is_maria: bool) -> Iterator[tuple[MariaRows, PostgresRows]]:
         """Open both sides, as they would be compared: the MariaDB as a copy by three sessions, else by one."""
-        url, place = parse(self.lab.url("postgres", "postgres")), self.maria.address(sessions=3 if copy_is_maria else 1)
-        with open_maria_session("theirs", place) as theirs, open_session("ours", url) as ours:
+        url, place = parse(self.lab.url("postgres", "postgres")), self.maria.address()
+        limits = StoreLimits(readers=3 if copy_is_maria else 1)
+        with open_maria_session("theirs", place, limits) as theirs, open_session("ours", url) as ours:
             theirs.take_snapshot()
             snapshot = ours.take_snapshot()
             types = maria_types(theirs, maria), postgres_types(ours, postgres)

@@ -15,6 +15,7 @@ from reconcile.gather.stores.digest import DigestReading, Mode, Side
 from reconcile.gather.stores.mariadb import one_instant, statements
 from reconcile.gather.stores.mariadb.rows import MariaRows, MariaStore
 from reconcile.gather.stores.mariadb.session import open_maria_session
+from reconcile.settings.connections import StoreLimits
 from tests.integration.mariadb_server import MariaServer, mariadb_server
 from tests.ports import ports_of
 
@@ -95,7 +96,7 @@ def test_sessions_beside_each_other_see_the_same_rows(server: MariaServer) -> No
     accepted = 0
     with writing(server):
         for _ in range(40):
-            with open_maria_session("shop", server.address(sessions=3)) as session:
+            with open_maria_session("shop", server.address(), StoreLimits(readers=3)) as session:
                 session.take_snapshot()
                 seen = {each.rows(SEEN)[0] for each in (session, *session.beside)}
                 assert 1 == len(seen)
@@ -170,7 +171,7 @@ def test_the_server_takes_no_second_connection(server: MariaServer) -> None:
 def rows_of(server: MariaServer, sessions: int, side: Side) -> tuple[list[tuple[int, int, int, int]], int]:
     """Digest a side; say also how many statements that took."""
     server.run("set global log_output = 'TABLE', general_log = 1")
-    with open_maria_session("shop", server.address(sessions=sessions)) as session:
+    with open_maria_session("shop", server.address(), StoreLimits(readers=sessions)) as session:
         session.take_snapshot()
         ids = [each.type for each in session.columns(f"select {', '.join(side.id)} from some limit 0")]
         types = Layout(tuple(ids), None, ("integer",))
@@ -219,7 +220,7 @@ def test_ranges_are_of_about_one_size(server: MariaServer) -> None:
     server.run("analyze table some")
     types = Layout(("text",), None, ("integer",))
     reading = DigestReading(SOME, types, agreed_layout(types, types), Mode.PORTABLE, 1)
-    with open_maria_session("shop", server.address(sessions=4)) as session:
+    with open_maria_session("shop", server.address(), StoreLimits(readers=4)) as session:
         session.take_snapshot()
         digests = [statements.digest(reading, each) for each in MariaRows(MariaStore(session), reading)._ranges()]
         assert ["250"] * 4 == [counted for each in digests for _, counted, *_ in session.rows(each)]

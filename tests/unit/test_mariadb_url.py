@@ -17,7 +17,6 @@ PLACE = {"host": "h", "port": 3306, "database": "d"}
     [
         ("mariadb://h/d", PLACE),
         ("mysql://u:p%40@h:1/d", {"host": "h", "port": 1, "database": "d", "user": "u", "password": "p@"}),
-        ("mariadb://h/d?sessions=4", PLACE),
         ("mariadb://h/d?sslmode=disable", {**PLACE, "ssl_disabled": True}),
         ("mariadb://h/d?sslmode=require", {**PLACE, "ssl": {"check_hostname": False, "verify_mode": False}}),
         (
@@ -45,7 +44,6 @@ def test_the_driver_gets_what_the_url_says(url: str, expected: dict[str, Any]) -
         (f"mariadb://u:{SECRET}@h/d?options=x", "valid are sslmode, sslrootcert, sslcert, sslkey, connect_timeout"),
         (f"mariadb://u:{SECRET}@h/d?sslmode=prefer", "write disable, require, verify-ca, verify-full"),
         (f"mariadb://u:{SECRET}@h/d?connect_timeout=soon", "no number of seconds"),
-        (f"mariadb://u:{SECRET}@h/d?sessions=5", "sessions is not 1, 2, 3 or 4"),
     ],
 )
 def test_a_wrong_url_is_told_of_without_being_shown(url: str, said: str) -> None:

@@ -26,6 +26,7 @@ from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import MariaUrl
 
 _LOG = logging.getLogger(__name__)
+_MOST_SESSIONS = 4  # the more there are, the longer until they begin at one instant
 _MEMORY = 1 << 30
 """The largest table of groups that the server may keep in memory: a digest's has up to a million short rows."""
 # What is read, and what it looks like as text, must not depend on how the server or the account is set up.
@@ -335,7 +336,7 @@ def open_maria_session(
         def open_beside() -> list[MariaSession]:
             return [connect() for _ in range(count - 1)]
 
-        count = min(url.sessions, limits.readers)
+        count = min(limits.readers, _MOST_SESSIONS)
         yield connect(open_beside if count > 1 else None)
 
 
