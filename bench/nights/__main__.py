@@ -194,8 +194,8 @@ class Nights:
 
 
 def found_by_reladiff(stdout: str) -> dict[str, float]:
-    """Read how many ids reladiff names: a changed row has two lists, and lists are broken into lines of 80."""
-    return {"found": len(set(re.findall(r'^\["[-+]",\s*"([^"]+)"', stdout, re.MULTILINE)))}
+    """Read how many ids reladiff names: a changed row has two lines, and lines are broken at 80."""
+    return {"found": len(set(re.findall(r'^\["[-+]",\s*\["([^"]+)"', stdout, re.MULTILINE)))}
 
 
 def corrections(stdout: str) -> dict[str, float]:

@@ -118,7 +118,7 @@ def test_a_code_that_was_not_expected_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("reading", "stdout", "figures"),
     [
-        (found_by_reladiff, '["-", "a1", "1", \n"x"]\n["+", "a1", "1", "y"]\n["-", "b2", "1", "z"]\n', {"found": 2}),
+        (found_by_reladiff, '["-", ["a1", "1", \n"x"]]\n["+", ["a1", "1", "y"]]\n["-", ["b2", "z"]]\n', {"found": 2}),
         (findings, '{"links": [{"findings": 3}, {"findings": 4}]}', {"findings": 7}),
         (corrections, '{"links": [{"emitted": [1, 2]}]}', {"corrections": 2}),
         (
