@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa  # type: ignore[import-untyped]
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from reconcile.gather.log.index import Growth
 
@@ -104,19 +104,31 @@ class Router:
 
 def with_routing(records: DataFrame, router: Router) -> DataFrame:
     """Add ROUTING and ROUTED_BY to records with the columns key, partition and offset."""
+    from pyspark.sql import functions as f
+
+    struct = _computed(f"{ROUTING} string, {ROUTED_BY} string", routed, router)
+    added = (f.col("_routed").getField(name).alias(name) for name in (ROUTING, ROUTED_BY))
+    return records.withColumn("_routed", struct).select(*records.columns, *added)
+
+
+def astray(router: Router) -> Column:
+    """Build whether the routing of a record with the columns key, partition and offset is WRONG."""
+    return _computed("boolean", _wrong, router)
+
+
+def _computed(kind: str, compute: Callable[..., pa.Array], router: Router) -> Column:
     import pyarrow as pa
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.functions import arrow_udf
 
     def route(keys: pa.Array, partitions: pa.Array, offsets: pa.Array) -> pa.Array:
-        return routed(router, keys, partitions, offsets)
+        return compute(router, keys, partitions, offsets)
 
     # Spark tells the kind of a function by its hints, and cannot read those that name what is imported here.
     route.__annotations__ = dict.fromkeys(route.__annotations__, pa.Array)
-    routing = arrow_udf(route, f"{ROUTING} string, {ROUTED_BY} string")  # type: ignore[call-overload]
-    struct = routing(f.col(KEY), f.col(PARTITION), f.col(OFFSET))
-    added = (f.col("_routed").getField(name).alias(name) for name in (ROUTING, ROUTED_BY))
-    return records.withColumn("_routed", struct).select(*records.columns, *added)
+    udf: Any = arrow_udf(route, kind)  # type: ignore[call-overload]
+    column: Column = udf(f.col(KEY), f.col(PARTITION), f.col(OFFSET))
+    return column
 
 
 def routed(router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Array) -> pa.Array:
@@ -124,25 +136,42 @@ def routed(router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Arr
     import numpy as np
     import pyarrow as pa
 
+    home, former, stands = _placed(router, keys, partitions, offsets)
+    result = np.where(home == _NOWHERE, Routing.UNKNOWN.value, Routing.WRONG.value).astype(object)
+    result[former & (home != _NOWHERE)] = Routing.FORMER.value
+    result[home == stands] = Routing.HOME.value
+    stray: list[str | None] = [None] * len(stands)
+    for place in np.flatnonzero(result == Routing.WRONG.value):
+        offset = offsets[int(place)].as_py()
+        _, stray[place] = router.routing(keys[int(place)].as_py(), int(stands[place]), offset)
+    return pa.StructArray.from_arrays(
+        [pa.array(result.tolist(), pa.string()), pa.array(stray, pa.string())], names=[ROUTING, ROUTED_BY]
+    )
+
+
+def _wrong(router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    home, former, stands = _placed(router, keys, partitions, offsets)
+    return pa.array((home != _NOWHERE) & (home != stands) & ~former)
+
+
+def _placed(
+    router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Array
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int32]]:
+    """Compute each record's home, whether it is at one that it had before the topic grew, and where it stands."""
+    import numpy as np
+
     encoded = keys.dictionary_encode(null_encoding="encode")
     distinct, which = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
     stands, offset = partitions.to_numpy(zero_copy_only=False), offsets.to_numpy(zero_copy_only=False)
-    home = _agreed(router, distinct, router.partitions)[which]
-    result = np.where(home == _NOWHERE, Routing.UNKNOWN.value, Routing.WRONG.value).astype(object)
     former = np.zeros(len(stands), dtype=bool)
     for era in router.former:
         size = max([*stands.tolist(), *era.ends, 0]) + 1
         ends = np.zeros(size, dtype=np.int64)
         ends[list(era.ends)] = list(era.ends.values())
         former |= (_agreed(router, distinct, era.count)[which] == stands) & (offset < ends[stands])
-    result[former & (home != _NOWHERE)] = Routing.FORMER.value
-    result[home == stands] = Routing.HOME.value
-    stray: list[str | None] = [None] * len(stands)
-    for place in np.flatnonzero(result == Routing.WRONG.value):
-        _, stray[place] = router.routing(distinct[which[place]], int(stands[place]), int(offset[place]))
-    return pa.StructArray.from_arrays(
-        [pa.array(result.tolist(), pa.string()), pa.array(stray, pa.string())], names=[ROUTING, ROUTED_BY]
-    )
+    return _agreed(router, distinct, router.partitions)[which], former, stands
 
 
 def homes(keys: Iterable[bytes | None], partitions: int, partitioner: str) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from reconcile.audit.columns import ID, KNOWN, ROUTING, SPAN
-from reconcile.audit.home_partition import Router, with_routing
+from reconcile.audit.home_partition import Router, astray, with_routing
 from reconcile.domain.case import Routing
 from reconcile.gather.evidence.ledger import as_spelled
 from reconcile.gather.log.history_columns import (
@@ -21,6 +21,7 @@ from reconcile.gather.log.history_columns import (
     by_partition,
 )
 from reconcile.gather.log.state import AggregatePart, Known
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,6 +83,10 @@ def misrouted(records: DataFrame, router: Router) -> DataFrame:
     """Select the ids whose newest record stands in a wrong partition."""
     from pyspark.sql import functions as f
 
+    # Hardly any record is astray: where so, only the records of its id are looked at one by one.
+    few = local_frames.localized(records.where(astray(router)).select(ID).distinct(), local_frames.MOST)
+    if few is not None:
+        records = records.join(f.broadcast(few), ID, "left_semi")
     # Of plain numbers alone: for the maximum of anything else Spark sorts the whole log.
     places = records.groupBy(ID, PARTITION, KEY).agg(f.max(OFFSET).alias(OFFSET), f.max(TIMESTAMP).alias(TIMESTAMP))
     wrong = f.col(ROUTING) == Routing.WRONG.value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST = 10_000
 """So many rows are few."""
 
-_only_one = threading.Lock()
+_only_one = threading.RLock()
 _KEPT = 50_000
 """So many rows are worked on in this process."""
 _IN_ONE_JOB = {
@@ -40,7 +40,8 @@ def of_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str | St
 
 def of_table(spark: SparkSession, table: pa.Table, schema: str | StructType) -> DataFrame:
     """Build a local frame of an Arrow table."""
-    return spark.createDataFrame(table, _struct(schema))
+    # Spark stops reading at a chunk without rows, and says nothing of those behind it.
+    return spark.createDataFrame(table.combine_chunks(), _struct(schema))
 
 
 def is_local(frame: DataFrame) -> bool:
@@ -93,7 +94,7 @@ def _plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
     named = [f.col(f"`{name.replace('`', '``')}`") for name in schema.names]
     # As microseconds, because a timestamp comes back in the time zone of this process.
     read = frame.select(*(f.unix_micros(each) if time else each for each, time in zip(named, times, strict=True)))
-    with _in_one_job(frame.sparkSession):
+    with in_one_job(frame.sparkSession):
         return [dict(zip(schema.names, map(_plain, row), strict=True)) for row in read.collect()]
 
 
@@ -142,8 +143,8 @@ def _holds_times(kind: DataType) -> bool:
 
 
 @contextmanager
-def _in_one_job(spark: SparkSession) -> Iterator[None]:
-    """Have what is planned in the block run as one job."""
+def in_one_job(spark: SparkSession) -> Iterator[None]:
+    """Have each query that is planned in the block run as one job, by one task where it brings rows together."""
     with _only_one:
         before = {name: spark.conf.get(name) for name in _IN_ONE_JOB}
         for name, value in _IN_ONE_JOB.items():

@@ -26,6 +26,13 @@ def sums(table: pa.Table) -> tuple[int, int]:
     return high, low
 
 
+def of_texts(texts: pa.Array) -> Any:
+    """Compute the hash of each text, as 64 bits with a sign; of NULL it is the seed."""
+    hashes = np.full(len(texts), _SEED)
+    _add_texts(hashes, texts)
+    return hashes.view(np.int64)
+
+
 def row_hashes(columns: Sequence[pa.Array], rows: int) -> Any:
     """Compute the hash of each row: of each column, and of whether it is NULL."""
     hashes = np.full(rows, _SEED)

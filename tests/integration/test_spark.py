@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from reconcile import files
 from reconcile.errors import RefusedError
 from reconcile.lab.process import wait_until
 from reconcile.settings.settings import Settings, Spark
+from reconcile.spark import local_frames
 from reconcile.spark.session import RULES, configuration, session
 
 if TYPE_CHECKING:
@@ -246,6 +248,15 @@ def test_timestamps_come_back_through_parquet(spark: SparkSession, tmp_path: Pat
     assert "INT64" in _physical(tmp_path / "p", "at")
 
 
+def test_a_local_frame_has_the_rows_behind_an_empty_chunk(spark: SparkSession) -> None:
+    """Spark itself stops there, and says nothing."""
+    chunks = pa.chunked_array([pa.array(each, pa.int64()) for each in ([1, 2], [], [3])])
+
+    frame = local_frames.of_table(spark, pa.table({"n": chunks}), "n bigint")
+
+    assert [1, 2, 3] == [row["n"] for row in frame.collect()]
+
+
 def test_arithmetic_that_overflows_is_an_error(spark: SparkSession) -> None:
     """A cast that fails is never a silent NULL."""
     with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
@@ -332,7 +343,7 @@ def test_missing_jars_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def _physical(folder: Path, column: str) -> str:
-    from pyarrow import parquet  # type: ignore[import-untyped]
+    from pyarrow import parquet
 
     schema = parquet.ParquetFile(next(folder.glob("*.parquet"))).schema
     return str(schema.column(schema.names.index(column)).physical_type)

@@ -2,24 +2,30 @@
 
 Files are sorted by the hash of the id. For a few ids a reader then fetches a few pages of each file. For thousands,
 spread over everything, no layout saves much: any bucket that they could be put in holds one of them. What makes those
-cheap is one columnar scan under a broadcast join, and that an extension writes one file for each partition it read,
-where directories by bucket would be a hundred small ones a night. The sort takes a tenth of the time of a reading.
+cheap is one columnar scan that looks at their hashes first, and that an extension writes one file for each partition
+it read, where directories by bucket would be a hundred small ones a night. The sort takes a tenth of the time of a
+reading.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Unpack
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
+from pyspark.sql.pandas.types import to_arrow_schema  # noqa: TID253
+from pyspark.sql.types import StructType  # noqa: TID253
 
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.gather.log import near_records
 from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, by_partition
 from reconcile.gather.log.index import Index, LogState, extended, plan_extension, pruned
 from reconcile.gather.log.records import Derivation, DerivationOptions
@@ -28,6 +34,7 @@ from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.client import ClusterClient
 from reconcile.settings import connections
+from reconcile.spark import local_frames
 from reconcile.workspace.filesystem import literal
 
 _LOG = logging.getLogger(__name__)
@@ -56,13 +63,20 @@ class History:
         self,
         spark: SparkSession,
         ids: Iterable[str] | DataFrame | None = None,
-        segments: Iterable[str] | None = None,
+        segments: Collection[str] | None = None,
     ) -> DataFrame:
         """Read the records, under the names in `history_columns`: all of them, or those of some ids, or segments.
 
-        Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many.
+        Ids are a list, or a DataFrame with a column `id`, which is broadcast: a million of them is too many. The
+        records of a list or of local rows are a local frame where the files are near, and they are not too many.
         """
         names = [segment.name for segment in self.index.segments] if segments is None else segments
+        if ids is not None and not isinstance(ids, DataFrame):
+            ids = list(ids)
+        if ids is not None and (wanted := _known(ids)) is not None:
+            near = self.near(names, wanted)
+            if near is not None:
+                return self.of_table(spark, near)
         stored = self._stored(spark, names)
         if ids is not None and not isinstance(ids, DataFrame):
             listed = sorted(set(ids))
@@ -74,6 +88,20 @@ class History:
         if isinstance(ids, DataFrame):
             stored = stored.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
         return self.derivation.shown(stored, self.index.topic)
+
+    def near(
+        self, segments: Iterable[str], ids: pa.Array | None = None, columns: Collection[str] | None = None
+    ) -> pa.Table | None:
+        """Read stored columns of the records of some ids, or of all, into this process; None where that cannot be."""
+        struct = StructType([each for each in self._struct.fields if columns is None or each.name in columns])
+        return near_records.read(self.home, segments, to_arrow_schema(struct), ids)
+
+    def of_table(self, spark: SparkSession, stored: pa.Table) -> DataFrame:
+        """Build the records of stored columns that were read; the others are NULL."""
+        read = [each for each in self._struct.fields if each.name in stored.column_names]
+        frame = local_frames.of_table(spark, stored, StructType(read))
+        empty = {each.name: f.lit(None).cast(each.dataType) for each in self._struct.fields if each not in read}
+        return self.derivation.shown(frame.withColumns(empty) if empty else frame, self.index.topic)
 
     def records_from(self, spark: SparkSession, begins: Mapping[int, int]) -> DataFrame:
         """Read the records at or past offsets by partition, of those segments alone that hold such records."""
@@ -90,6 +118,12 @@ class History:
         if not paths:
             return spark.createDataFrame([], self.derivation.schema)
         return spark.read.schema(self.derivation.schema).parquet(*paths)
+
+    @cached_property
+    def _struct(self) -> StructType:
+        struct = StructType.fromDDL(self.derivation.schema)
+        assert isinstance(struct, StructType)
+        return struct
 
     def prune(self, older_than: datetime) -> History:
         """Give up the oldest segments in which all records are older; what was given up is kept on record."""
@@ -149,6 +183,14 @@ def extend(
             _LOG.debug(f"{topic.name}: the history is extended by {segment.rows if segment else 0:,} records")
             return History(home, following, derivation)
     raise UnsettledHistoryError(f"the log of {topic.name}, or its history, changed at each of {_ATTEMPTS} attempts")
+
+
+def _known(ids: list[str] | DataFrame) -> pa.Array | None:
+    """List ids that this process has, or can have without reading anything; None where it takes more."""
+    if not isinstance(ids, DataFrame):
+        return pa.array(sorted(set(ids)), pa.string())
+    found = local_frames.table(ids.select(ID).distinct())
+    return None if found is None else found.column(ID).combine_chunks()
 
 
 def _log_state(topic: Topic, settings: Mapping[str, str], isolation: str) -> LogState:

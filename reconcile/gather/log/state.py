@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -24,12 +24,14 @@ from reconcile.gather.log.history_columns import (
     KEY,
     OFFSET,
     PARTITION,
+    RAW,
     READABLE,
     TIMESTAMP,
     TYPE,
     VERSION,
 )
 from reconcile.gather.log.state_shelf import Shelf
+from reconcile.spark import local_frames
 from reconcile.spark.persisted import persisted
 from reconcile.workspace import handoff
 from reconcile.workspace.filesystem import literal
@@ -43,7 +45,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _READ = (ID, KEY, PARTITION, OFFSET, TIMESTAMP, VERSION, TYPE, DELETES, READABLE)
+_STORED = (*_READ[:-1], RAW)
+"""The stored columns that it takes."""
 _MOST_CHANGED = 1_000_000
+_NEAR = 200_000  # so many records that came or went are looked at in this process
 _SHARE_CHANGED = 5  # records that came or went, as a share of all: from one in so many on a scan of all is cheaper
 _ROWS = "kept_rows"
 _NOTHING: Mapping[str, int] = {}
@@ -241,9 +246,13 @@ class KeptState:
         else:
             _LOG.debug(f"{self.history.index.topic}: the log's {part.name} follow {change.records:,} records")
             others = self._rows(part, shelf, before).join(change.ids, ID, "left_anti")
-            gone = _summed(part, part.of(change.before))
-            stayed = {name: before.sums[name] - gone[name] for name in part.sums}
-            kept = self._written(part, shelf, part.of(change.now), others, {_ROWS: before.rows - gone[_ROWS], **stayed})
+            with local_frames.in_one_job(self.spark) if change.is_near else nullcontext():
+                gone = _summed(part, part.of(change.before))
+                sums = {
+                    _ROWS: before.rows - gone[_ROWS],
+                    **{name: before.sums[name] - gone[name] for name in part.sums},
+                }
+                kept = self._written(part, shelf, part.of(change.now), others, sums)
         shelf.publish(self.history.index.generation, kept)
         return kept
 
@@ -257,13 +266,36 @@ class KeptState:
             return None
         if not all(home.files.exists(home.path(name)) for name in removed):
             return None
-        came, went = self._of(added), self._of(removed)
         if not records:
-            return _Change(0, came, came, came)
-        ids = stack.enter_context(persisted(came.unionByName(went).where(f"{ID} is not null").select(ID).distinct()))
+            nothing = self._of(())
+            return _Change(0, nothing, nothing, nothing)
         common = [name for name in now if name in before.segments]
+        if records <= _NEAR and (near := self._near_change(records, common, added, removed)) is not None:
+            return near
+        came, went = self._of(added), self._of(removed)
+        ids = stack.enter_context(persisted(came.unionByName(went).where(f"{ID} is not null").select(ID).distinct()))
         stayed = stack.enter_context(persisted(self._of(common, ids)))
         return _Change(records, ids, stayed.unionByName(went), stayed.unionByName(came))
+
+    def _near_change(
+        self, records: int, common: Collection[str], added: Collection[str], removed: Collection[str]
+    ) -> _Change | None:
+        """Look at it in this process, where the files are near."""
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        came, went = (self.history.near(segments, columns=_STORED) for segments in (added, removed))
+        if came is None or went is None:
+            return None
+        ids = pa.concat_tables([came, went]).select([ID]).column(ID).unique().drop_null()
+        stayed = self.history.near(common, ids, _STORED)
+        if stayed is None:
+            return None
+
+        def frame(others: pa.Table) -> DataFrame:
+            return self.history.of_table(self.spark, pa.concat_tables([stayed, others])).select(*_READ)
+
+        listed = local_frames.of_table(self.spark, pa.table({ID: ids}), f"{ID} string")
+        return _Change(records, listed, frame(went), frame(came), is_near=True)
 
     def _of(self, segments: Collection[str], ids: DataFrame | None = None) -> DataFrame:
         return self.history.records(self.spark, ids, segments).select(*_READ)
@@ -307,6 +339,8 @@ class _Change:
     before: DataFrame
     """The records of these ids before."""
     now: DataFrame
+    is_near: bool = False
+    """Whether they are in this process."""
 
 
 def _sums(part: AggregatePart) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from reconcile.gather.log.index import Growth, Held, Index, Lost, Segment
 from reconcile.gather.log.records import Derivation
 from reconcile.gather.log.state import KeptState, LogState, ScannedState
 from reconcile.gather.log.store import Home
+from reconcile.workspace import row_hashes
 from reconcile.workspace.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -109,7 +111,11 @@ class Log:
         value = None if gone or torn else f'{{"version": 1, "{kind}": 1}}'
         key = None if id_text is not None else bytearray(b"\xff")
         place = (partition, offset, at, version, None, kind, None, gone, gone)
-        return (id_text, 0, key, *place, value, bytearray(b"torn") if torn else None)
+        return (id_text, _hash(id_text), key, *place, value, bytearray(b"torn") if torn else None)
+
+
+def _hash(id_text: str | None) -> int:
+    return int(row_hashes.of_texts(pa.array([id_text], pa.string()))[0])
 
 
 def _home(id_text: str) -> int:
