@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
 
 from reconcile.errors import UnreachableError
-from reconcile.gather.log import gapped
+from reconcile.gather.log import by_librdkafka
 from reconcile.gather.log import history_columns as c
 from reconcile.gather.log.index import Held, Index, Range, Segment
 from reconcile.gather.log.records import Derivation
@@ -70,10 +70,13 @@ class TopicSource:
 
     def records(self, spark: SparkSession, ranges: Mapping[int, Range], *, headers: bool) -> DataFrame:
         """Read the records in these offsets; that fails if the log has lost some of them."""
+        near = by_librdkafka.few(spark, self.settings, self.topic, ranges, self.isolation, headers=headers)
+        if near is not None:
+            return near
         # Spark counts microseconds in 64 bits.
         beyond = self.newest * 1000 >= 2**63
-        if beyond or gapped.has_many_gaps(self.settings, self.topic, ranges, self.isolation):
-            return gapped.records(spark, self.settings, self.topic, ranges, self.isolation, headers=headers)
+        if beyond or by_librdkafka.has_many_gaps(self.settings, self.topic, ranges, self.isolation):
+            return by_librdkafka.records(spark, self.settings, self.topic, ranges, self.isolation, headers=headers)
 
         def each(place: int) -> str:
             return json.dumps({self.topic: {str(partition): pair[place] for partition, pair in ranges.items()}})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconcile.contract.model import Topic
+from reconcile.gather.log import by_librdkafka
 from reconcile.gather.log.history import History, extend
 from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.kafka import client as live
@@ -18,11 +19,20 @@ from reconcile.settings.connections import ClusterConnection
 from tests.integration.worlds import until
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import Row, SparkSession
 
+WAYS = ("here", "by Spark's source", "by tasks")
+"""In which ways a log is read."""
 Headers = Sequence[tuple[str, str | bytes | None]]
 Place = tuple[int, int, str | None]
 """A partition, an offset and the value there."""
+
+
+def read_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have logs read in one of the ways, however many records or gaps they have."""
+    monkeypatch.setattr(by_librdkafka, "_FEW", 100_000 if way == "here" else -1)
+    monkeypatch.setattr(by_librdkafka, "has_many_gaps", lambda *_: way == "by tasks")
 
 
 @dataclass

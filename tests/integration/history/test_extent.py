@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import psutil
 import pytest
 
-from reconcile.gather.log import gapped
-from tests.integration.history.log_world import LogWorld, event
+from reconcile.gather.log import by_librdkafka
+from tests.integration.history.log_world import WAYS, LogWorld, event, read_by
 from tests.integration.worlds import until, until_decided
 
 
@@ -119,7 +120,7 @@ def test_uncommitted_records_are_held_only_where_asked_for(world: LogWorld) -> N
 
 
 def test_a_log_full_of_gaps_is_read_to_the_same_offsets(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way for logs with many gaps gives what Spark's source gives, and both give what a consumer finds."""
+    """All ways to read give the same, which is what a consumer finds."""
     world.create()
     producer = world.transactional()
     for number in range(31):
@@ -129,22 +130,23 @@ def test_a_log_full_of_gaps_is_read_to_the_same_offsets(world: LogWorld, monkeyp
         producer.flush()  # what was not sent would leave no gap when it is aborted
         (producer.commit_transaction if number % 3 else producer.abort_transaction)()
     until_decided(world.bootstrap, world.name)
-    looks = gapped.has_many_gaps
+    looks = by_librdkafka.has_many_gaps
     assert not looks(world.cluster.resolve(), world.name, {0: (0, 90)}, "read_committed")
-    monkeypatch.setattr(gapped, "_WORTH_A_LOOK", 10)
+    monkeypatch.setattr(by_librdkafka, "_WORTH_A_LOOK", 10)
     assert looks(world.cluster.resolve(), world.name, {0: (0, 90)}, "read_committed")
     upto = {0: 61, 1: 0}
-    fast = world.extend(upto)
-    monkeypatch.setattr(gapped, "has_many_gaps", lambda *_: False)
-    slow = world.extend(upto, all_headers=True)
-    columns = [each for each in fast.records(world.spark).columns if each != "headers"]
-    found = [sorted(map(repr, each.records(world.spark).select(columns).collect())) for each in (fast, slow)]
-    assert found[0] == found[1]
-    assert [each for each in world.consumed() if each[1] < 61] == world.held(fast)
+    found = []
+    for way in WAYS:
+        read_by(way, monkeypatch)
+        history = world.extend(upto, all_headers=True)
+        found.append(sorted(map(repr, world.rows(history))))
+        assert [each for each in world.consumed() if each[1] < 61] == world.held(history)
+        shutil.rmtree(history.home.folder)
+    assert found[0] == found[1] == found[2]
 
 
 def test_compaction_takes_nothing_that_is_held(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What compaction removed later stays in a history; one that begins later holds what is left, both ways to read."""
+    """What compaction removed later stays in a history; a later one holds what is left, in all ways to read."""
     world.create(1, **{"segment.ms": "50", "min.cleanable.dirty.ratio": "0.01"})
     world.produce(*((f"k{i % 5}", event(i)) for i in range(40)))
     world.produce(("k0", None))
@@ -158,15 +160,16 @@ def test_compaction_takes_nothing_that_is_held(world: LogWorld, monkeypatch: pyt
     left = world.consumed()
     earlier = world.extend()
     assert (whole + left[-1:], ()) == (world.held(earlier), earlier.index.expired)
-    for gaps, locator in ((False, "$.id"), (True, "$.name")):
-        monkeypatch.setattr(gapped, "has_many_gaps", lambda *_, gaps=gaps: gaps)
+    for way, locator in zip(WAYS, ("$.id", "$.name", "$.version.id"), strict=True):
+        read_by(way, monkeypatch)
         world.options = {"version": locator}
         later = world.extend()
         assert (left, ((0, 42),)) == (world.held(later), later.index.held(0))
 
 
-def test_what_has_been_read_is_not_held(world: LogWorld) -> None:
+def test_what_has_been_read_is_not_held(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Consumers that Spark would keep hold megabytes each: of a topic with many partitions, a heap full."""
+    read_by("by Spark's source", monkeypatch)
     world.create(partitions=24)
     for partition in range(24):
         world.produce(("k", event(1)), partition=partition)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconcile.gather.log import gapped, segment
+from reconcile.gather.log import segment
 from reconcile.gather.log.history import ReplacedTopicError
 from reconcile.lab.services.offsets import led
-from tests.integration.history.log_world import LogWorld, event
+from tests.integration.history.log_world import WAYS, LogWorld, event, read_by
 from tests.integration.worlds import until
 
 
@@ -28,12 +28,12 @@ def test_what_the_log_lost_is_recorded(world: LogWorld) -> None:
     assert history.index == world.extend().index
 
 
-@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_log_that_loses_records_while_they_are_read(
-    world: LogWorld, monkeypatch: pytest.MonkeyPatch, gaps: bool
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """What is lost between the look at the log and the reading of it is recorded as expired, in both ways to read."""
-    monkeypatch.setattr(gapped, "has_many_gaps", lambda *_: gaps)
+    """What is lost between the look at the log and the reading of it is recorded as expired, in all ways to read."""
+    read_by(way, monkeypatch)
     world.create()
     world.produce(*(("k", event(i)) for i in range(10)))
     write, cuts = segment.write_segment, [4]

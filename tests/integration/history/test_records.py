@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from reconcile.gather.log import gapped
 from reconcile.gather.log.plain_log import KeptLog, NeedsSparkError, PlainLog
 from reconcile.gather.log.records import Derivation
 from reconcile.gather.log.value_reader import value_reader
@@ -22,7 +21,7 @@ from reconcile.kafka.client import ClusterClient
 from reconcile.lab import schema_registry
 from reconcile.settings.connections import Registry
 from reconcile.settings.settings import Settings
-from tests.integration.history.log_world import LogWorld, event
+from tests.integration.history.log_world import WAYS, LogWorld, event, read_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -132,10 +131,10 @@ def test_a_value_that_is_no_json_object_cannot_be_read(world: LogWorld, value: s
     assert [(False, None), (True, "1")] == [(row["readable"], row["version"]) for row in rows]
 
 
-@pytest.mark.parametrize("gaps", [False, True])
-def test_headers_are_kept_as_they_are(world: LogWorld, monkeypatch: pytest.MonkeyPatch, gaps: bool) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_headers_are_kept_as_they_are(world: LogWorld, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """All headers, in their order, with their bytes, also repeated ones and those without a value."""
-    monkeypatch.setattr(gapped, "has_many_gaps", lambda *_: gaps)
+    read_by(way, monkeypatch)
     world.create()
     told: list[tuple[str, bytes | None]] = [("event-id", b"e-1"), ("x", b"\xff\x00"), ("none", None), ("x", b"")]
     world.produce(("a", event(1)), headers=told)

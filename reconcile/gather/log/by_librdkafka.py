@@ -1,9 +1,10 @@
-"""Reading a log with many gaps: compacted, or written in small transactions.
+"""Reading a log by librdkafka, where Spark's own source would be slow.
 
-At each gap Spark's own source asks the broker twice where the log begins and ends. On a compacted topic, where nearly
-every record stands behind a gap, that takes a hundred times as long as the reading. Here librdkafka reads instead, in
-Python, to the same offsets; it is slower only where there are no gaps. It also reads what Spark's
-source cannot: records whose times are too large for it.
+Of a few records it makes a job with a consumer for each partition: here this process reads them. At each gap of a log,
+be it compacted or written in small transactions, it asks the broker twice where the log begins and ends. On a compacted
+topic, where nearly every record stands behind a gap, that takes a hundred times as long as the reading. Here tasks read
+instead, in Python, to the same offsets; they are slower only where there are no gaps. They also read what that source
+cannot: records whose times are too large for it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from reconcile.gather.log.history_columns import EARLIEST, LATEST
 from reconcile.gather.log.index import Range
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka import reader
+from reconcile.spark import local_frames
 
 _MANY = 0.005
 """Gaps for each record; measured, the two ways take the same time at about so many."""
@@ -26,6 +28,9 @@ _WORTH_A_LOOK = 2000
 _SAMPLE = 500
 _PLACES = 4
 _BATCH = 5000
+_FEW = 100_000
+_MOST_BYTES = 24 * 1024 * 1024
+"""So much of keys and values is read by this process."""
 _CHUNK = 500_000
 _SCHEMA = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 _HEADERS = "headers array<struct<key: string, value: binary>>"
@@ -52,6 +57,28 @@ def has_many_gaps(settings: Mapping[str, str], topic: str, ranges: Mapping[int, 
     return gaps > records * _MANY
 
 
+def few(
+    spark: SparkSession,
+    settings: Mapping[str, str],
+    topic: str,
+    ranges: Mapping[int, Range],
+    isolation: str,
+    *,
+    headers: bool,
+) -> DataFrame | None:
+    """Read the records in these offsets now, in the columns of Spark's source; None where there are too many."""
+    if sum(end - start for start, end in ranges.values()) > _FEW:
+        return None
+    found, size = [], 0
+    for batch in reader.read(kafka_options.for_librdkafka(settings), topic, ranges, isolation, _BATCH):
+        found.append(_arrow(batch, headers=headers))
+        size += found[-1].nbytes
+        if size > _MOST_BYTES:
+            return None
+    table = pa.Table.from_batches(found or [_arrow([], headers=headers)])
+    return local_frames.of_table(spark, table, _columns(headers=headers))
+
+
 def records(
     spark: SparkSession,
     settings: Mapping[str, str],
@@ -71,8 +98,11 @@ def records(
                 for found in _consumed(carried, topic, chunks[number], isolation, _BATCH):
                     yield _arrow(found, headers=headers)
 
-    schema = f"{_SCHEMA}, {_HEADERS}" if headers else _SCHEMA
-    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, schema)
+    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, _columns(headers=headers))
+
+
+def _columns(*, headers: bool) -> str:
+    return f"{_SCHEMA}, {_HEADERS}" if headers else _SCHEMA
 
 
 def _chunks(ranges: Mapping[int, Range]) -> Iterator[Chunk]:
