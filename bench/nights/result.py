@@ -16,7 +16,7 @@ RESULTS = committed("bench", "results")
 OURS = {
     "start": "Spark's start alone",
     "first": "the first night: all of the log is read",
-    "second": "the second night: only new records are read",
+    "second": "the second night: 1 % of the aggregates have changed, and new records are read",
     "agreeing": "a night whose sides agree",
     "id": "one aggregate (`run --id`)",
     "trace": "`trace`",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from reconcile.cli import cli
@@ -16,12 +20,15 @@ from reconcile.gather.evidence import parked, plain_parked
 from reconcile.gather.log.plain_log import KeptLog
 from reconcile.gather.log.store import HistoryStore
 from reconcile.lab import faults, truth, world
+from reconcile.lab.airflow.spark_cluster import cluster
 from reconcile.lab.folder import Lab
 from reconcile.lab.traffic import traffic
+from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import reading_job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.trace import traced_by_spark, traced_plainly
+from reconcile.workspace.workspace import Workspace
 from tests.integration.runs import CONTRACTS, Runs, findings, jobs
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
@@ -208,6 +215,24 @@ def test_what_is_parked_is_the_same_without_spark(runs: Runs, found: Findings) -
                     *(each if each != "at" else "unix_micros(at)" for each in by_spark.columns)
                 ).collect()
                 assert sorted(map(repr, map(tuple, rows))) == sorted(map(repr, map(tuple, plain)))
+
+
+def test_a_cluster_finds_the_same(damaged: Lab, found: Findings, tmp_path: Path) -> None:
+    """Each finding with all that it says, where other processes than this one read and compute."""
+    settings = yaml.safe_load(world.settings_file(damaged).read_text("utf-8"))
+    config = tmp_path / "settings.yaml"
+    on_cluster: Findings = {}
+    with cluster(18190, tmp_path / "cluster") as master:
+        config.write_text(yaml.safe_dump({**settings, "spark": {"master": master}}), "utf-8")
+        for name in CONTRACTS:
+            contract = str(committed("contracts", f"{name}.yaml"))
+            words = ["run", contract, "--config", str(config), "--workspace", str(tmp_path / "runs"), "--run-id", name]
+            done = subprocess.run([sys.executable, "-m", "reconcile.cli", *words], capture_output=True, text=True)
+            assert 1 == done.returncode, done.stderr
+            lines = tables.finding_lines(Workspace(str(tmp_path / "runs")).run(name))
+            on_cluster |= {(each["link"], each["aggregate_id"]): each for each in map(json.loads, lines)}
+    ours, theirs = ({key: {**each, "run_id": ""} for key, each in said.items()} for said in (found, on_cluster))
+    assert ours == theirs
 
 
 def test_a_trace_of_nobody_says_so(damaged: Lab, tmp_path: Path) -> None:
