@@ -17,6 +17,7 @@ from reconcile.control.runs import Runs
 from reconcile.errors import RefusedError
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
+from reconcile.workspace.filesystem import make_private_file
 
 
 class ControlStore:
@@ -49,7 +50,7 @@ def open_control(settings: Settings) -> Iterator[ControlStore]:
         )
     if isinstance(address, SqliteFile):
         try:
-            address.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_file(address.path)
         except OSError as error:
             raise ControlRefusedError(f"no folder for the control store {address.path}: {error.strerror}") from None
     database = connect(address)

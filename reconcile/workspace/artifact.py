@@ -113,6 +113,7 @@ class Artifact:
                 files=data_files(self._files, place),
             )
             self._files.write_atomically(f"{place}/{MANIFEST}", [manifest.text()])
+            self._files.restrict(place)
             if atomic:
                 self._put(place)
         except BaseException:

@@ -105,7 +105,9 @@ def write_segment(
     try:
         records = source.records(spark, ranges, headers=derivation.needs_headers)
         stored = derivation.stored(records).sortWithinPartitions(c.ID_HASH, c.PARTITION, c.OFFSET)
+        home.files.mkdirs(home.segments)
         stored.write.options(**_WRITING).parquet(home.uri(name))
+        home.files.restrict(home.path(name))
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
     except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
         said = kafka_options.without_secrets(_said(error), source.settings, source.options)

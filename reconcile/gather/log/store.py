@@ -74,9 +74,14 @@ class Home:
         """Name a segment that the index after this one is to name."""
         return f"{index.generation:08d}-{uuid4().hex[:12]}"
 
+    @property
+    def segments(self) -> str:
+        """The folder of all segments."""
+        return f"{self.folder}/segments"
+
     def path(self, segment: str) -> str:
         """Name the folder of a segment."""
-        return f"{self.folder}/segments/{segment}"
+        return f"{self.segments}/{segment}"
 
     def uri(self, segment: str) -> str:
         """Name the folder of a segment as Spark knows it."""
@@ -114,7 +119,7 @@ class Home:
                 index = handoff.parse(Index, self.files.read_text(self._index(generation)))
                 named |= {segment.name for segment in index.segments}
         with suppress(FileNotFoundError):
-            for entry in self.files.list(f"{self.folder}/segments"):
+            for entry in self.files.list(self.segments):
                 match = _SEGMENT.fullmatch(entry.name)
                 if match and entry.name not in named and int(match[1]) < generations[-1]:
                     self._remove(self.path(entry.name))
