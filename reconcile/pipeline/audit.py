@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from reconcile.audit import compare, latent_candidates
-from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, newest
+from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, kept, newest
 from reconcile.audit.columns import ID
 from reconcile.audit.events import event_values
 from reconcile.audit.home_partition import Router
@@ -45,12 +45,15 @@ from reconcile.pipeline.handoffs import (
     Summary,
     cases,
     copy_rows,
+    examined,
     ledger,
     parked_records,
     source_rows,
+    suspected,
 )
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import about, timed
+from reconcile.pipeline.redaction import redactor_of
 from reconcile.pipeline.summary import Counted, summary
 from reconcile.spark import local_frames
 from reconcile.spark.persisted import persisted
@@ -222,7 +225,7 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
         candidates = kept.enter_context(persisted(candidates))
         there = None if candidates.isEmpty() else candidates
         source, copy = _sides(job, name, there)
-        rows = _publish_rows(job, gathered.inputs, f"suspects.{name}", compare.suspects(source, copy, rules, there))
+        rows = _publish_rows(job, gathered.inputs, suspected(name), compare.suspects(source, copy, rules, there))
     number = compare.count_suspects(rows).collect()[0]
     compared = link.source_rows - number["source_rows"] + number["differing"]
     _LOG.debug(f"{link.link}: {compared:,} ids compared, {number['suspects']:,} suspects")
@@ -330,7 +333,7 @@ def _publish_cases(
                 outbox=reader.outbox(),
                 undecided=undecided.frame(job.spark),
             )
-            _publish_rows(job, inputs, cases(consumer.name), case_rows(readings))
+            _publish_rows(job, inputs, examined(consumer.name), case_rows(readings))
             return suspects.reach or ledger_reach(reader.ledger_bounds(), readings.ledger, events)
 
 
@@ -339,9 +342,10 @@ def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: 
     key_type = _key_type(job, gathered.log) if links else None
     found = [local_frames.of_rows(job.spark, [], SCHEMA)]
     for consumer in (each for each in job.consumers if each.name in links):
-        name = cases(consumer.name)
-        link = links[consumer.name]
-        attributing = Attributing.of(job.contract, consumer, link, gathered.router, key_type, terms[consumer.name])
+        name, link = examined(consumer.name), links[consumer.name]
+        redactor = redactor_of(job.settings, job.contract, consumer)
+        of_link = (link, gathered.router, key_type, terms[consumer.name], redactor)
+        attributing = Attributing.of(job.contract, consumer, *of_link)
         rows = job.run.parquet(name, job.spark)
         if job.run.manifest(name).rows <= _ATTRIBUTED and local_frames.is_local(rows):
             batch = attributing.findings_of(tables.rows(job.run, name), job.run.id)
@@ -372,9 +376,21 @@ def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Con
         run.publish_parquet(FINDINGS, ordered, inputs, stage="audit", complete=complete, notes=notes)
     counted = {job.contract.link(each.consumer): each.counted for each in compared.suspects}
     published = run.parquet(FINDINGS, job.spark)
+    for each in (each.consumer for each in compared.suspects if each.consumer.name in confirmed.links):
+        _keep_cases(job, inputs, each, published)
     figures = summary(job.contract, gathered.fence, counted, published, unread, job.scope.aggregates)
     figures = figures.model_copy(update={"version_gaps": compared.version_gaps})
     run.publish(with_scope(job, figures, published), inputs, complete=complete, notes=notes)
+    for consumer in job.consumers:
+        run.remove(examined(consumer.name))
+
+
+def _keep_cases(job: Job, inputs: Inputs, consumer: Consumer, findings: DataFrame) -> None:
+    """Publish of what was examined what explains the findings of a consumer."""
+    ids = findings.where(findings["link"] == job.contract.link(consumer)).selectExpr(f"aggregate_id as {ID}")
+    redactor = redactor_of(job.settings, job.contract, consumer)
+    rows = kept(job.run.parquet(examined(consumer.name), job.spark), ids, redactor)
+    job.run.publish_parquet(cases(consumer.name), rows, inputs, stage="audit")
 
 
 def _ordered(findings: DataFrame) -> DataFrame:

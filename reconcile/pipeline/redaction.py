@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from reconcile.contract.model import Contract
+from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.finding import FieldDifference, Finding, consumer_of
+from reconcile.domain.redaction import SHORTEST_KEY, Redactor, is_redacted
+from reconcile.errors import RefusedError, SecretError
 from reconcile.pipeline.handoffs import Gathered
 from reconcile.pipeline.story import HIDDEN
+from reconcile.settings.references import Reference
+from reconcile.settings.settings import Settings
+from reconcile.workspace.filesystem import LocalFileSystem, beside
 from reconcile.workspace.run import Run
 
-_HASHED = re.compile("sha256:[0-9a-f]{16}")
 _UNNAMED = "This run did not keep the names of its fields, so the values in its stories are hidden."
 
 
@@ -29,6 +35,40 @@ class Redaction:
         """Hide the values of a finding that may not be shown."""
         hidden = self.hidden.get(consumer_of(finding.link), frozenset())
         return replace(finding, fields=tuple(_field(each, each.name in hidden) for each in finding.fields))
+
+
+def redactor_of(settings: Settings, contract: Contract, consumer: Consumer) -> Redactor:
+    """Build what redacts the sensitive fields of a consumer, under the installation's key where there are any."""
+    names = tuple(each.name for each in consumer.fields)
+    sensitive = frozenset(each.name for each in consumer.fields if each.sensitive)
+    return Redactor(contract.link(consumer), names, sensitive, installation_key(settings) if sensitive else b"")
+
+
+def installation_key(settings: Settings) -> bytes:
+    """Read the installation's key; a file that is missing is made, for nobody but us.
+
+    Raises SecretError for one that is missing elsewhere, or too short.
+    """
+    place = settings.redaction_key
+    if isinstance(place, Reference) and place.scheme == "file" and not (place.folder / place.target).exists():
+        _make_key(place.folder / place.target)
+    key = place.resolve().get_secret_value().encode()
+    if len(key) < SHORTEST_KEY:
+        raise SecretError(f"redaction_key {place!r} is shorter than {SHORTEST_KEY} characters: make it of random ones")
+    return key
+
+
+def _make_key(file: Path) -> None:
+    """Make a key; of two at once the first counts."""
+    files, fresh = LocalFileSystem(), str(file.with_name(beside(file.name)))
+    try:
+        files.write_atomically(fresh, [secrets.token_urlsafe(32), "\n"])
+        with suppress(FileExistsError):
+            Path(file).hardlink_to(fresh)
+    except OSError as error:
+        raise RefusedError(f"no redaction key can be made in {file}: {error.strerror}; set redaction_key") from None
+    finally:
+        files.delete(fresh)
 
 
 def redaction_of(run: Run, contract: Contract | None) -> Redaction:
@@ -63,4 +103,4 @@ def _field(field: FieldDifference, hide: bool) -> FieldDifference:
 def _shown(value: str | None, hide: bool) -> str | None:
     if value is None:
         return None
-    return HIDDEN if hide or _HASHED.fullmatch(value) else value
+    return HIDDEN if hide or is_redacted(value) else value

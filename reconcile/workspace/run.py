@@ -175,6 +175,10 @@ class Run:
             if manifest.stage == stage:
                 self._artifact(manifest.name).remove()
 
+    def remove(self, name: str) -> None:
+        """Remove an artifact, if it is published; what was made of it stands."""
+        self._artifact(name).remove()
+
     def find(self, name: str) -> Manifest | None:
         """Read the manifest of an artifact; None if it is not published.
 

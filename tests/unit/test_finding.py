@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import json
 
-from reconcile.domain.finding import FieldDifference, from_json, redact, to_data
+import pytest
+
+from reconcile.domain.finding import FieldDifference, from_json, to_data
+from reconcile.domain.redaction import Redactor, is_redacted
 from tests.unit.report_runs import finding
 
 FIELDS = (FieldDifference("email", "new@example.org", None), FieldDifference("name", "Zoe", "Zoë"))
 
 
+def redactor(sensitive: str, key: bytes = b"k" * 16) -> Redactor:
+    """Build what redacts one field of a link."""
+    return Redactor("user-account/login", ("email", "name"), {sensitive}, key)
+
+
 def test_a_sensitive_value_is_replaced_by_a_hash() -> None:
     """NULL stays NULL, and other fields stay as they are."""
-    email, name = redact(finding(fields=FIELDS), {"email"}).fields
+    email, name = redactor("email").finding(finding(fields=FIELDS)).fields
     assert email.source is not None
-    assert (True, None) == (email.source.startswith("sha256:"), email.consumer)
+    assert (True, None) == (is_redacted(email.source), email.consumer)
     assert FIELDS[1] == name
 
 
 def test_a_hash_is_of_one_aggregate() -> None:
     """Nobody finds a known value by looking for its hash in another's finding."""
-    one, other = (redact(finding(each, fields=FIELDS), {"email"}).fields[0] for each in ("u1", "u2"))
+    one, other = (redactor("email").finding(finding(each, fields=FIELDS)).fields[0] for each in ("u1", "u2"))
     assert one != other
+
+
+def test_a_hash_is_under_a_key() -> None:
+    """Who does not have it cannot try values until one fits."""
+    one, other = (redactor("email", key).finding(finding(fields=FIELDS)).fields[0] for key in (b"a" * 16, b"b" * 16))
+    assert one != other
+    with pytest.raises(ValueError, match="without a key"):
+        redactor("email", b"")
+
+
+def test_a_case_holds_no_sensitive_value() -> None:
+    """In its rows as in its events; what is equal stays equal, and NULL stays NULL."""
+    row, event = {"version": "1", "fields": ["a@x", "Zoe"], "count": 1}, {"values": ["a@x", None], "offset": 7}
+    case = {"id": "u1", "source": row, "copy": None, "events": [event]}
+    found = redactor("email").case(case, ("source", "copy"), "events", "values")
+    said = found["source"]["fields"][0]
+    assert is_redacted(said)
+    assert {"version": "1", "fields": [said, "Zoe"], "count": 1} == found["source"]
+    assert (None, [{"values": [said, None], "offset": 7}]) == (found["copy"], found["events"])
 
 
 def test_a_finding_without_sensitive_fields_stays_as_it_is() -> None:
     """Nothing is replaced in it."""
     whole = finding(fields=FIELDS)
-    assert whole is redact(whole, {"phone"})
+    assert whole is redactor("phone").finding(whole)
 
 
 def test_a_finding_is_read_back_as_it_was_written() -> None:
