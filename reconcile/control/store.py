@@ -13,6 +13,7 @@ from reconcile.control.findings import Findings
 from reconcile.control.leases import Leases
 from reconcile.control.migration import migrate
 from reconcile.control.requests import Requests
+from reconcile.control.retention import Retention
 from reconcile.control.runs import Runs
 from reconcile.errors import RefusedError
 from reconcile.settings.connections import SqliteFile
@@ -33,6 +34,7 @@ class ControlStore:
         self.approvals = Approvals(database)
         self.leases = Leases(database)
         self.requests = Requests(database)
+        self.retention = Retention(database)
 
 
 @contextmanager
