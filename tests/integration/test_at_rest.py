@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg2
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from reconcile.files import committed
+from reconcile.gather.log import forgetting
+from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
+from reconcile.workspace.workspace import Workspace
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
+from tests.schemas import valid_output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +163,111 @@ def test_snapshots_are_kept_if_that_is_set(lab: Lab, sensitive: Path, tmp_path: 
     reconcile(lab, tmp_path, "run", sensitive, "--id", "no-such", "--run-id", "kept", settings=more)
     assert {"source.login", "copy.login"} <= {path.name for path in (tmp_path / "kept").iterdir()}
     assert (0o600, True) == (key.stat().st_mode & 0o777, len(key.read_text("ascii").strip()) > 30)
+
+
+PERSON = """
+    select u.id::text || '|' || coalesce(e.address, '') || '|' || coalesce(p.number, '')
+      from user_account u left join email_address e on e.user_id = u.id left join phone_number p on p.user_id = u.id
+     where u.id::text = any(%s)
+"""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A workspace that knows of two people, one of whom has something put aside."""
+
+    runs: Path
+    ids: list[str]
+    said: set[str]
+    """What only they say of themselves, with their ids."""
+
+
+@pytest.fixture
+def known(lab: Lab, reported: Path, tmp_path: Path) -> Known:
+    """A copy of the workspace."""
+    runs = tmp_path / "runs"
+    shutil.copytree(reported, runs)
+    found = pq.read_table(runs / "first" / "findings" / "data").to_pylist()
+    causes = {each["cause"]: each["aggregate_id"] for each in found if each["difference"] == "changed"}
+    ids = [causes["stashed"], causes["skipped"]]
+    with closing(psycopg2.connect(lab.url("user"))) as connection, connection.cursor() as cursor:
+        cursor.execute(PERSON, (ids,))
+        said = {text for (row,) in cursor.fetchall() for text in row.split("|") if text}
+    return Known(runs, ids, {*ids, *said})
+
+
+def test_forgetting_leaves_nothing(lab: Lab, sensitive: Path, known: Known) -> None:
+    """No file of the workspace has an id or a value of a forgotten person any more, nor has the control store."""
+    before = mentions(known.runs, known.said)
+    assert {"_log", "first", "control.db"} <= {name.split("/")[0] for name in before}
+    assert known.said == {each for some in before.values() for each in some}
+    assert any("stash" in name for name in before)
+    others = len(pq.read_table(known.runs / "first" / "findings" / "data")) - 2
+    done = reconcile(lab, known.runs, "forget", sensitive, *known.ids, "--json", code=0)
+    told = valid_output("forget", done.stdout)
+    assert ([], True) == (told["remaining"], told["runs"]["first"] > 3)
+    assert {"finding": 2, "correction": 0, "request": 0} == told["control"]
+    assert {} == mentions(known.runs, known.said)
+    assert others == len(pq.read_table(known.runs / "first" / "findings" / "data"))
+    assert PRIVATE == rights(known.runs)
+
+
+def test_what_is_left_goes_on(lab: Lab, sensitive: Path, known: Known) -> None:
+    """The run can be read and reported, and the history is extended and not read anew."""
+    reconcile(lab, known.runs, "forget", sensitive, *known.ids, code=0)
+    shown = json.loads(reconcile(lab, known.runs, "findings", "first", "--format", "jsonl").stdout.splitlines()[0])
+    reconcile(lab, known.runs, "explain", "first", shown["aggregate_id"], code=0)
+    reconcile(lab, known.runs, "audit", "--run", "first", code=1)
+    reconcile(lab, known.runs, "run", sensitive, "--run-id", "second", code=1)
+    assert {} == mentions(known.runs / "_log", known.said)
+
+
+def test_forgetting_says_what_it_could_not_remove(lab: Lab, sensitive: Path, known: Known) -> None:
+    """A damaged run is not looked into: it has to be pruned."""
+    next((known.runs / "first" / "findings" / "data").glob("*.parquet")).write_bytes(b"torn")
+    done = reconcile(lab, known.runs, "forget", sensitive, *known.ids, code=2)
+    assert "something is still in first: " in done.stderr
+
+
+def home_of(known: Known) -> Home:
+    """Give the history of the topic."""
+    (home,) = HistoryStore.of(Workspace(known.runs)).homes_of("main", "user-account")
+    return home
+
+
+class CutOffError(Exception):
+    """Raised where a process would have been killed."""
+
+
+@pytest.mark.parametrize("at", ["publish", "remove_past", "remove_state"])
+def test_a_history_survives_being_cut_off(
+    spark: SparkSession, known: Known, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """It has the records or has not, and the next call does the rest."""
+    home, index = home_of(known), home_of(known).load()
+    assert index is not None
+
+    def cut_off(*_: object) -> None:
+        raise CutOffError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, at, cut_off)
+        with pytest.raises(CutOffError):
+            forgetting.forget(spark, home, known.ids, "string")
+    between = home.load()
+    assert between is not None
+    assert at != "publish" or between == index
+    left = spark.read.parquet(*(home.uri(each.name) for each in between.segments)).count()
+    assert sum(each.rows for each in between.segments) == left
+    forgetting.forget(spark, home, known.ids, "string")
+    assert 0 == forgetting.count(spark, home, known.ids, "string")
+    assert {} == mentions(Path(home.folder), known.said)
+    last = home.load()
+    assert last is not None
+    assert {each.name for each in last.segments} == set(home.stored_segments())
+    assert [(each.start, each.end) for segment in index.segments for each in segment.partitions.values()] == [
+        (each.start, each.end) for segment in last.segments for each in segment.partitions.values()
+    ]
 
 
 def test_nobody_else_may_read_a_lab(lab: Lab) -> None:

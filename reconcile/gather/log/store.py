@@ -56,7 +56,14 @@ class HistoryStore:
         """List the folders of all histories: those of failure topics, and of what was superseded, too."""
         for cluster in self._folders(self.root):
             for topic in self._folders(cluster):
-                yield from (Home(self.files, each) for each in self._folders(topic))
+                yield from self._homes(topic)
+
+    def homes_of(self, cluster: str, topic: str) -> Iterator[Home]:
+        """List the folders of a topic's histories, by whatever rules they were derived."""
+        yield from self._homes(f"{self.root}/{cluster}/{topic}")
+
+    def _homes(self, topic: str) -> Iterator[Home]:
+        return (Home(self.files, each) for each in self._folders(topic))
 
     def _folders(self, above: str) -> list[str]:
         with suppress(FileNotFoundError):
@@ -108,9 +115,22 @@ class Home:
 
     def remove_past(self) -> None:
         """Remove all indexes but the newest, and what only those name, as nobody reads them any more."""
-        for generation in self._generations()[:-1]:
+        generations = self._generations()
+        for generation in generations[:-1]:
             self._remove(self._generation(generation))
-        self.remove_leftovers()
+        if generations:
+            self.remove_leftovers()
+
+    def remove_state(self) -> None:
+        """Remove what is kept of the log's state: it is made anew when somebody asks for it."""
+        self.files.delete(f"{self.folder}/state")
+
+    def stored_segments(self) -> list[str]:
+        """List the segments that are there, whether an index names them or not."""
+        with suppress(FileNotFoundError):
+            names = [each.name for each in self.files.list(self.segments) if _SEGMENT.fullmatch(each.name)]
+            return [each for each in names if any(one.size for one in self.files.list(self.path(each)))]
+        return []
 
     def new_segment(self, index: Index) -> str:
         """Name a segment that the index after this one is to name."""
