@@ -13,13 +13,13 @@ from reconcile.audit import columns, plain_cases
 from reconcile.audit.home_partition import Router
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
-from reconcile.domain.canonical import can_hold, version_number
+from reconcile.domain.canonical import version_number
 from reconcile.domain.case import Case, Event, FieldRule, LedgerEntry, Link, Parked, Row, Undecided
 from reconcile.domain.deletion import told_version
 from reconcile.domain.finding import Finding, ProposedRepair, to_data
 from reconcile.domain.key import encode
 from reconcile.domain.plan_rules import PlanTerms, by_finding
-from reconcile.domain.redaction import Redactor
+from reconcile.domain.redaction import Redactor, fits
 from reconcile.gather.log.history_columns import (
     DELETES,
     EVENT_ID,
@@ -209,7 +209,7 @@ class Attributing:
 def _is_unheld(rule: FieldRule, values: Mapping[str, str | None], unreadable: Collection[str]) -> bool:
     """Whether no value of the copy's column is what source and event say alike."""
     text = values[rule.name]
-    return text is not None and (rule.name in unreadable or not can_hold(rule.column or "", text))
+    return text is not None and (rule.name in unreadable or not fits(rule.column, text))
 
 
 def newest(events: DataFrame) -> DataFrame:

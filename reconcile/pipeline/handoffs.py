@@ -121,6 +121,8 @@ class GatheredField(Part):
 
     name: str
     sensitive: bool
+    redacted: bool = False
+    """Whether its values were redacted as they were read."""
 
 
 class GatheredLink(Part):
@@ -176,6 +178,8 @@ class Gathered(Versioned):
     """Which aggregates it read; None in runs of versions that did not say."""
     begins: dict[int, int] | None = None
     """From which offsets on it looked for changes, by partition; None where it did not."""
+    key_mark: str | None = None
+    """What tells whether the key of the installation is still the one by which values were redacted; None for none."""
 
     def link(self, consumer: str) -> GatheredLink:
         """Choose the link of a consumer; raise KeyError if it was not read."""

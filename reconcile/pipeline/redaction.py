@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconcile.contract.model import Consumer, Contract
+from reconcile.domain.canonical import CanonicalType, Kind
 from reconcile.domain.finding import FieldDifference, Finding, consumer_of
 from reconcile.domain.redaction import SHORTEST_KEY, Redactor, is_redacted
+from reconcile.domain.untold import in_copies
 from reconcile.errors import RefusedError, SecretError
-from reconcile.pipeline.handoffs import Gathered
+from reconcile.pipeline.handoffs import Fence, Gathered
+from reconcile.pipeline.job import Job
 from reconcile.pipeline.story import HIDDEN
 from reconcile.settings.references import Reference
 from reconcile.settings.settings import Settings
 from reconcile.workspace.filesystem import LocalFileSystem, beside
+from reconcile.workspace.manifest import ChangedInputsError
 from reconcile.workspace.run import Run
 
 _UNNAMED = "This run did not keep the names of its fields, so the values in its stories are hidden."
@@ -37,11 +42,53 @@ class Redaction:
         return replace(finding, fields=tuple(_field(each, each.name in hidden) for each in finding.fields))
 
 
-def redactor_of(settings: Settings, contract: Contract, consumer: Consumer) -> Redactor:
-    """Build what redacts the sensitive fields of a consumer, under the installation's key where there are any."""
+def redactable_at_once(consumer: Consumer, form: Sequence[CanonicalType]) -> frozenset[str]:
+    """Choose the sensitive fields of which nothing but equal texts is asked: no sum, tolerance or suite of a team's."""
+    if consumer.quality:
+        return frozenset()
+    return frozenset(
+        field.name
+        for field, to in zip(consumer.fields, form, strict=True)
+        if field.sensitive and field.apply != "add" and not field.tolerance and to.kind is not Kind.FLOAT
+    )
+
+
+def redactor_of(job: Job, consumer: Consumer, fence: Fence, at_once: Set[str]) -> Redactor:
+    """Build what redacts the sensitive fields of a consumer, under the installation's key where there are any.
+
+    Those `at_once` are redacted as they are read.
+    """
     names = tuple(each.name for each in consumer.fields)
     sensitive = frozenset(each.name for each in consumer.fields if each.sensitive)
-    return Redactor(contract.link(consumer), names, sensitive, installation_key(settings) if sensitive else b"")
+    types, untold = fence.consumer(consumer.name).types, job.contract.topic.untold
+    return Redactor(
+        job.contract.link(consumer),
+        names,
+        sensitive,
+        installation_key(job.settings) if sensitive else b"",
+        at_once,
+        {} if types is None else dict(zip(names, types.fields, strict=True)),
+        in_copies(untold),
+    )
+
+
+def gathered_redactor(job: Job, consumer: Consumer) -> Redactor:
+    """Build what redacts the fields of a consumer as they were when they were gathered.
+
+    Raises ChangedInputsError where that was under another key.
+    """
+    gathered = job.run.read(Gathered)
+    at_once = {each.name for each in gathered.link(consumer.name).fields or () if each.redacted}
+    if at_once and gathered.key_mark != key_mark(job.settings):
+        raise ChangedInputsError(
+            f"{job.run.id} was gathered under another redaction_key: start a new run, or put back what it was"
+        )
+    return redactor_of(job, consumer, job.run.read(Fence), at_once)
+
+
+def key_mark(settings: Settings) -> str:
+    """Compute what tells keys apart, and nothing else of one."""
+    return hmac.digest(installation_key(settings), b"mark", "sha256").hex()
 
 
 def installation_key(settings: Settings) -> bytes:

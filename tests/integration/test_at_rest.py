@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,14 @@ import pytest
 from reconcile.files import committed
 from reconcile.gather.log import forgetting
 from reconcile.gather.log.store import HistoryStore, Home
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.lab import faults, world
 from reconcile.lab.folder import Lab
+from reconcile.pipeline import stages as pipeline
+from reconcile.settings.references import Reference
+from reconcile.workspace.manifest import ChangedInputsError
 from reconcile.workspace.workspace import Workspace
+from tests.integration.runs import Runs, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 from tests.schemas import valid_output
@@ -134,6 +139,37 @@ def test_a_reported_run_holds_no_sensitive_value(lab: Lab, reported: Path) -> No
     assert "hmac:" in "".join(said for name, said in texts(reported / "first").items() if "findings" in name)
 
 
+@pytest.mark.parametrize("mode", ["digest", "full"])
+def test_redaction_changes_no_finding(
+    lab: Lab, sensitive: Path, spark: SparkSession, tmp_path: Path, mode: ComparisonMode
+) -> None:
+    """What differs and why is told the same of fields that are redacted as they are read; and they are, at once."""
+    runs, plain = Runs.of(spark, lab, tmp_path), committed("contracts", "user-account.yaml")
+    told = []
+    for number, contract in enumerate((plain, sensitive)):
+        job, _ = runs.audited(contract, f"run-{number}", mode=mode)
+        names = {key: sorted(field["name"] for field in each["fields"]) for key, each in findings(job).items()}
+        told.append({key: {**each, "run_id": "", "fields": names[key]} for key, each in findings(job).items()})
+    assert told[0]
+    assert told[0] == told[1]
+    emails = values(lab, EMAILS)
+    assert {"source.login", "copy.login", "suspects.login"} <= {path.name for path in (tmp_path / "run-1").iterdir()}
+    assert ({}, True) == (mentions(tmp_path / "run-1", emails), bool(mentions(tmp_path / "run-0", emails)))
+
+
+def test_a_run_stays_under_its_key(
+    lab: Lab, sensitive: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was gathered under another one cannot be compared."""
+    job = Runs.of(spark, lab, tmp_path).job(sensitive, "r1")
+    pipeline.gather(job)
+    key = Reference("env", "ANOTHER_KEY")
+    other = replace(job, settings=job.settings.model_copy(update={"redaction_key": key}))
+    monkeypatch.setenv("ANOTHER_KEY", "k" * 32)
+    with pytest.raises(ChangedInputsError, match="another redaction_key"):
+        pipeline.audit(other)
+
+
 def test_cases_are_kept_of_findings_alone(reported: Path) -> None:
     """What was examined and agrees is nobody's business."""
     ids = {
@@ -157,11 +193,12 @@ def test_a_gate_that_comes_late_says_so(lab: Lab, reported: Path) -> None:
 
 
 def test_snapshots_are_kept_if_that_is_set(lab: Lab, sensitive: Path, tmp_path: Path) -> None:
-    """As is a key that is made on first use, for nobody else."""
+    """Sensitive values are redacted in them, under a key that is made on first use, for nobody else."""
     key = lab.root / "made.key"
     more = "keep: snapshots\nredaction_key: file:made.key\n"
-    reconcile(lab, tmp_path, "run", sensitive, "--id", "no-such", "--run-id", "kept", settings=more)
+    reconcile(lab, tmp_path, "run", sensitive, "--mode", "full", "--run-id", "kept", settings=more)
     assert {"source.login", "copy.login"} <= {path.name for path in (tmp_path / "kept").iterdir()}
+    assert {} == mentions(tmp_path / "kept", values(lab, EMAILS))
     assert (0o600, True) == (key.stat().st_mode & 0o777, len(key.read_text("ascii").strip()) > 30)
 
 

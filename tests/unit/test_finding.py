@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from reconcile.domain.case import FieldRule
+from reconcile.domain.comparison import equivalent
 from reconcile.domain.finding import FieldDifference, from_json, to_data
-from reconcile.domain.redaction import Redactor, is_redacted
+from reconcile.domain.redaction import Redactor, fits, is_redacted
 from tests.unit.report_runs import finding
 
 FIELDS = (FieldDifference("email", "new@example.org", None), FieldDifference("name", "Zoe", "Zoë"))
@@ -49,6 +52,36 @@ def test_a_case_holds_no_sensitive_value() -> None:
     assert is_redacted(said)
     assert {"version": "1", "fields": [said, "Zoe"], "count": 1} == found["source"]
     assert (None, [{"values": [said, None], "offset": 7}]) == (found["copy"], found["events"])
+
+
+def test_what_is_equivalent_stays_so() -> None:
+    """Text in another Unicode form, or with spaces behind, reads the same; other text does not."""
+    composed, decomposed, spaced, other = (
+        redactor("name").redacted("u1", "name", each) for each in ("Zo\u00eb", "Zoe\u0308", "Zo\u00eb ", "Zoe")
+    )
+    rule = FieldRule("name")
+    assert len({composed, decomposed, spaced, other}) == 4
+    assert equivalent(rule, composed, decomposed)
+    assert equivalent(rule, decomposed, spaced)
+    assert not equivalent(rule, composed, other)
+
+
+def test_what_a_column_cannot_hold_is_told() -> None:
+    """By what stands in place of the value, as by the value."""
+    hidden = replace(redactor("name"), columns={"name": "varchar(3)"})
+    for value in ("Zoe", "Zoey"):
+        said = hidden.redacted("u1", "name", value)
+        assert said is not None
+        assert is_redacted(said)
+        assert fits("varchar(3)", value) == fits("varchar(3)", said)
+
+
+def test_what_was_redacted_as_it_was_read_stays() -> None:
+    """A hash of a hash would say nothing; and what is public is no secret."""
+    early = replace(redactor("email"), at_once={"email"}, public={"unavailable"})
+    whole = finding(fields=FIELDS)
+    assert whole is early.finding(whole)
+    assert "unavailable" == early.redacted("u1", "email", "unavailable")
 
 
 def test_a_finding_without_sensitive_fields_stays_as_it_is() -> None:
