@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,8 +47,9 @@ from reconcile.pipeline.handoffs import (
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.logs import about, timed
-from reconcile.pipeline.redaction import key_mark, redactable_at_once, redactor_of
+from reconcile.pipeline.redaction import key_mark, redactable_at_once, redactor_of, sensitive_key
 from reconcile.spark import local_frames
+from reconcile.workspace.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -257,6 +259,11 @@ class _Gathering:
             f" by COPY, {taken.readers} at a time, snapshot of {taken.snapshot_seconds:.1f} s{busy}"
         )
 
+    def _digest(self, table: Manifest) -> str:
+        """Compute what tells a table from others: of one row a bare digest would say what is in it."""
+        key = sensitive_key(self.job)
+        return hmac.digest(key, table.digest.encode(), "sha256").hex() if key else table.digest
+
     def _key_mark(self) -> str | None:
         redacted = any(field.redacted for link in self.links.values() for field in link.fields or ())
         return key_mark(self.job.settings) if redacted else None
@@ -323,7 +330,7 @@ class _Gathering:
                 records=sum(segment.rows for segment in index.segments),
                 expired=tuple(index.expired),
             ),
-            artifacts={each.name: each.digest for each in made_of},
+            artifacts={each.name: self._digest(each) for each in made_of},
             scope=self.looking.scope,
             begins=self.begins,
             key_mark=self._key_mark(),

@@ -86,6 +86,12 @@ def gathered_redactor(job: Job, consumer: Consumer) -> Redactor:
     return redactor_of(job, consumer, job.run.read(Fence), at_once)
 
 
+def sensitive_key(job: Job) -> bytes:
+    """Read the installation's key for what is made of whole rows; nothing where the contract has no sensitive field."""
+    sensitive = any(field.sensitive for each in job.contract.consumers for field in each.fields)
+    return installation_key(job.settings) if sensitive else b""
+
+
 def key_mark(settings: Settings) -> str:
     """Compute what tells keys apart, and nothing else of one."""
     return hmac.digest(installation_key(settings), b"mark", "sha256").hex()
