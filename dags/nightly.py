@@ -24,6 +24,7 @@ from reconcile.airflow.group import DEFAULTS, reconciliation
 def nightly() -> None:
     """Audit and repair every contract."""
     reconciliation.expand(scheduled_run=contracts())
+    prune()
 
 
 @task
@@ -42,6 +43,14 @@ def contracts() -> list[dict[str, Any]]:
     run_ids = {each: run_id_of(each, run.dag_id, run.run_id, run.run_after) for each in files}
     who = requester_of(run)
     return [ScheduledRun(str(file), run_id, incremental=True, requester=who).data() for file, run_id in run_ids.items()]
+
+
+@task
+def prune() -> dict[str, Any] | None:
+    """Remove what is older than the settings keep; nothing where they do not say."""
+    from reconcile.airflow.pruning import prune_by_settings
+
+    return prune_by_settings()
 
 
 nightly()

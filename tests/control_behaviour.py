@@ -835,6 +835,76 @@ class RequestsBehaviour:
         assert [f"q{number:02}" for number in range(12)] == sorted(each.id for each in claimed if each)
 
 
+class RetentionBehaviour:
+    """What goes out of the store."""
+
+    def test_old_rows_go(self, control: ControlStore) -> None:
+        """Closed findings, answered requests, and runs with their drift and approvals."""
+        begin(control, "r1", "r2")
+        control.findings.record("r1", LINK, sightings("a", "b"), complete=True)
+        control.findings.record("r2", LINK, sightings("b"), complete=True)
+        control.approvals.keep("r1", "p", ALICE)
+        control.requests.queue("q1", "user-account", ["a"])
+        control.requests.finish("q1", "r1")
+        control.requests.queue("q2", "user-account", ["a"])
+        expected = {"finding": 1, "request": 1, "correction": 0, "drift": 1, "approval": 1, "run": 1}
+        for dry_run in (True, False):
+            assert expected == control.retention.prune(timedelta(), {"r2"}, 0, dry_run=dry_run)
+        assert {"b"} == control.findings.seen(LINK, ["a", "b"]).keys()
+        assert "queued" == control.requests.find("q2").state
+        with pytest.raises(RunNotBegunError):
+            control.runs.find("r1")
+        assert not any(control.retention.prune(timedelta(), {"r2"}, 0, dry_run=False).values())
+
+    def test_what_is_younger_stays(self, control: ControlStore) -> None:
+        """By the database's clock."""
+        begin(control, "r1")
+        assert not any(control.retention.prune(MINUTE, (), 0, dry_run=False).values())
+
+    def test_emitted_corrections_stay_with_their_runs(self, control: ControlStore) -> None:
+        """By them the audit knows our own records in a topic."""
+        begin(control, "r1")
+        emitted(control, 1)
+        assert not any(control.retention.prune(timedelta(), (), 0, dry_run=False).values())
+        assert 1 == len(control.corrections.places([LINK]))
+
+    def test_the_trend_stays(self, control: ControlStore) -> None:
+        """As many runs of each contract as are shown."""
+        begin(control, "r1", "r2", "r3")
+        for each in ("r1", "r2", "r3"):
+            control.runs.end(each, complete=True, exit_code=0, links=[figures()])
+        assert 1 == control.retention.prune(timedelta(), (), 2, dry_run=False)["run"]
+        assert ["r2", "r3"] == [each.run_id for each in control.runs.history("user-account")]
+
+    def test_runs_that_go_on_are_known(self, control: ControlStore) -> None:
+        """By their leases, and because they have not ended."""
+        begin(control, "r1", "r2")
+        control.runs.end("r2", complete=True, exit_code=0, links=[])
+        assert {"r1"} == control.retention.going_on()
+        with control.leases.hold_contract("user-account", "r0"):
+            assert {"r0", "r1"} == control.retention.going_on()
+        assert {"r1"} == control.retention.going_on()
+
+    def test_an_aggregate_is_forgotten(self, control: ControlStore) -> None:
+        """On the links of its contract, with what was asked of it; all else stays."""
+        begin(control, "r1")
+        control.findings.record("r1", LINK, sightings("a", LONG_ID, "b"), complete=True)
+        control.findings.record("r1", "other/link", sightings("a"), complete=True)
+        control.requests.queue("q1", "user-account", ["a"])
+        control.requests.queue("q2", "user-account", ["a", "b"])
+        control.requests.queue("q3", "other", ["a"])
+        wanted = ([LINK], "user-account", ["a", LONG_ID])
+        expected = {"finding": 2, "correction": 0, "request": 2}
+        assert expected == control.retention.known(*wanted)
+        assert expected == control.retention.forget(*wanted)
+        assert dict.fromkeys(expected, 0) == control.retention.known(*wanted)
+        assert {"b"} == control.findings.seen(LINK, ["a", LONG_ID, "b"]).keys()
+        assert {"a"} == control.findings.seen("other/link", ["a"]).keys()
+        assert (("b",), ("a",)) == (control.requests.find("q2").ids, control.requests.find("q3").ids)
+        with pytest.raises(UnknownRequestError):
+            control.requests.find("q1")
+
+
 class MigrationBehaviour:
     """Each test takes `url`, the address of an empty database, which CONTROL_URL holds too."""
 

@@ -206,7 +206,7 @@ def _ids(estate: Estate, first: int, step: int) -> str:
 def _write_settings(world: World) -> None:
     connections: dict[str, Any] = {"main": {"bootstrap": world.lab.bootstrap}}
     for side in SIDES:
-        write_atomically(world.folder / f"{side}.url", world.url(side), mode=0o600)
+        write_atomically(world.folder / f"{side}.url", world.url(side))
         connections[side] = {"url": f"file:{side}.url"}
     settings = {"workspace": str(world.folder / "runs"), "connections": connections}
     world.settings.write_text(json.dumps(settings), "utf-8")

@@ -176,7 +176,7 @@ def _program(example: Example[W]) -> click.Group:
             world.down()
             raise
         exports = "".join(f"export {name}='{value}'\n" for name, value in world.environment().items())
-        write_atomically(world.folder / "environment", exports, mode=0o600)
+        write_atomically(world.folder / "environment", exports)
         click.echo(f"up: `. {world.folder / 'environment'}` gives {example.settings} its connections")
 
     @main.command()

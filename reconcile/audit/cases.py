@@ -13,12 +13,13 @@ from reconcile.audit import columns, plain_cases
 from reconcile.audit.home_partition import Router
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain.attribution import attribute
-from reconcile.domain.canonical import can_hold, version_number
+from reconcile.domain.canonical import version_number
 from reconcile.domain.case import Case, Event, FieldRule, LedgerEntry, Link, Parked, Row, Undecided
 from reconcile.domain.deletion import told_version
-from reconcile.domain.finding import Finding, ProposedRepair, redact, to_data
+from reconcile.domain.finding import Finding, ProposedRepair, to_data
 from reconcile.domain.key import encode
 from reconcile.domain.plan_rules import PlanTerms, by_finding
+from reconcile.domain.redaction import Redactor, fits
 from reconcile.gather.log.history_columns import (
     DELETES,
     EVENT_ID,
@@ -32,6 +33,7 @@ from reconcile.gather.log.history_columns import (
     VERSION,
 )
 from reconcile.gather.stores import row_columns
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -73,7 +75,7 @@ class Attributing:
     link: Link
     router: Router
     ignored: frozenset[str]
-    sensitive: frozenset[str]
+    redactor: Redactor
     key_type: str | None
     """How ids become keys; None where records show that nobody can tell."""
     terms: PlanTerms
@@ -82,14 +84,21 @@ class Attributing:
 
     @classmethod
     def of(
-        cls, contract: Contract, consumer: Consumer, link: Link, router: Router, key_type: str | None, terms: PlanTerms
+        cls,
+        contract: Contract,
+        consumer: Consumer,
+        link: Link,
+        router: Router,
+        key_type: str | None,
+        terms: PlanTerms,
+        redactor: Redactor,
     ) -> Attributing:
         """Build it for one link."""
         return cls(
             link=link,
             router=router,
             ignored=frozenset(contract.topic.ignore_types),
-            sensitive=frozenset(field.name for field in consumer.fields if field.sensitive),
+            redactor=redactor,
             key_type=key_type,
             terms=terms,
             main=consumer.repair.route == "main",
@@ -112,7 +121,7 @@ class Attributing:
 
     def _finding(self, row: dict[str, Any]) -> Finding | None:
         found = attribute(self.case(row))
-        return None if found is None else redact(replace(found, repair=self._repair(found, row)), self.sensitive)
+        return None if found is None else self.redactor.finding(replace(found, repair=self._repair(found, row)))
 
     def _repair(self, finding: Finding, row: dict[str, Any]) -> ProposedRepair:
         treatment = by_finding(finding, self.terms)
@@ -200,7 +209,7 @@ class Attributing:
 def _is_unheld(rule: FieldRule, values: Mapping[str, str | None], unreadable: Collection[str]) -> bool:
     """Whether no value of the copy's column is what source and event say alike."""
     text = values[rule.name]
-    return text is not None and (rule.name in unreadable or not can_hold(rule.column or "", text))
+    return text is not None and (rule.name in unreadable or not fits(rule.column, text))
 
 
 def newest(events: DataFrame) -> DataFrame:
@@ -262,6 +271,35 @@ def case_rows_by_spark(readings: Readings) -> DataFrame:
         if readings.undecided is not None
         else f.lit(None).cast("struct<partition: int, offset: bigint, at: bigint>").alias(columns.UNDECIDED),
     )
+
+
+def kept(cases: DataFrame, ids: DataFrame, redactor: Redactor) -> DataFrame:
+    """Select the cases of some ids, one of which may be NULL, as they may stay: redacted."""
+    from pyspark.sql import functions as f
+
+    here, wanted = local_frames.plain_rows(cases), local_frames.rows(ids)
+    if here is not None and wanted is not None:
+        of_ids = {id_text for (id_text,) in wanted}
+        rows = [tuple(_redacted(row, redactor).values()) for row in here if row[ID] in of_ids]
+        return local_frames.of_rows(cases.sparkSession, rows, cases.schema)
+    found = cases.join(f.broadcast(ids.select(f.col(ID).alias(_KEY)).distinct()), f.col(ID).eqNullSafe(f.col(_KEY)))
+    some = found.select(*cases.columns)
+    if not redactor.sensitive:
+        return some
+
+    def redacted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            rows = [_redacted(row, redactor) for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
+
+    return some.mapInArrow(redacted, cases.schema)
+
+
+def _redacted(case: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
+    sides = (columns.SETTLED, columns.SOURCE, columns.COPY)
+    return redactor.case(case, sides, columns.EVENTS, columns.VALUES)
 
 
 def _settled() -> Column:

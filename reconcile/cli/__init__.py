@@ -25,6 +25,7 @@ _MODULES = {
     "apply": "repair", "verify": "repair", "findings": "findings", "explain": "explain", "trace": "trace",
     "runs": "findings", "report": "report", "history": "history", "web": "web", "fence": "fence", "doctor": "doctor",
     "consumer": "consumer", "stash": "stash", "dead-letters": "dead_letters", "damaged": "damaged",
+    "prune": "retention", "forget": "retention",
     "lab": "lab", "setup": "setup", "demo": "demo", "request": "request", "airflow": "airflow",
 }  # fmt: skip
 """The commands, in the order of help, and the module that each is in."""

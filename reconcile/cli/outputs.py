@@ -21,7 +21,9 @@ from reconcile.domain.finding import Finding
 from reconcile.errors import Problem
 from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, UnreadableLink
 from reconcile.lab.truth import Truth
+from reconcile.pipeline.forgetting import Forgotten
 from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
+from reconcile.pipeline.retention import Pruned
 from reconcile.pipeline.runs import RunLine
 from reconcile.report.model import Expectation, Report, Story, TracedRecord, Trend
 from reconcile.workspace.handoff import Part
@@ -439,6 +441,19 @@ class TrafficOutput(Output):
     """Whether every copy had all of it in the end."""
 
 
+class PruneOutput(Output, Pruned):
+    """What was pruned, or would be."""
+
+    dry_run: bool
+    """Whether nothing was removed."""
+
+
+class ForgetOutput(Output, Forgotten):
+    """What is not known of aggregates any more, and what still is."""
+
+    contract: str
+
+
 class FaultLine(Part):
     """A fault that can be planted."""
 
@@ -465,7 +480,7 @@ OUTPUTS: Mapping[str, Any] = {
     "quality": QualityOutput, "plan": Plan, "apply": Applied, "verify": Verified, "findings": FindingsOutput,
     "explain": ExplainOutput, "trace": TraceOutput, "runs": RunsOutput, "report": ReportOutput,
     "history": HistoryOutput, "fence": FenceOutput, "doctor": DoctorOutput, "request": RequestOutput,
-    "setup": SetupOutput, "consumer migrate": ConsumerMigrateOutput,
+    "prune": PruneOutput, "forget": ForgetOutput, "setup": SetupOutput, "consumer migrate": ConsumerMigrateOutput,
     "consumer prune": ConsumerPruneOutput, "damaged list": DamagedOutput, "damaged add": DamagedChangeOutput,
     "damaged remove": DamagedChangeOutput, "stash list": StashListOutput,
     "stash show": StashShowOutput, "stash drain": StashDrainOutput, "stash release": StashTakenOutput,

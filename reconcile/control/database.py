@@ -213,6 +213,7 @@ def _sqlite(file: SqliteFile) -> Engine:
     def _opened(connection: Any, record: object) -> None:  # noqa: ARG001
         connection.isolation_level = None
         connection.execute("pragma foreign_keys = on")
+        connection.execute("pragma secure_delete = on")  # what is deleted is not in the file any more
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

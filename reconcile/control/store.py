@@ -13,10 +13,12 @@ from reconcile.control.findings import Findings
 from reconcile.control.leases import Leases
 from reconcile.control.migration import migrate
 from reconcile.control.requests import Requests
+from reconcile.control.retention import Retention
 from reconcile.control.runs import Runs
 from reconcile.errors import RefusedError
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
+from reconcile.workspace.filesystem import make_private_file
 
 
 class ControlStore:
@@ -32,6 +34,7 @@ class ControlStore:
         self.approvals = Approvals(database)
         self.leases = Leases(database)
         self.requests = Requests(database)
+        self.retention = Retention(database)
 
 
 @contextmanager
@@ -49,7 +52,7 @@ def open_control(settings: Settings) -> Iterator[ControlStore]:
         )
     if isinstance(address, SqliteFile):
         try:
-            address.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_file(address.path)
         except OSError as error:
             raise ControlRefusedError(f"no folder for the control store {address.path}: {error.strerror}") from None
     database = connect(address)

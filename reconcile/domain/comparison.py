@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from decimal import Context, Decimal, InvalidOperation
 
 from reconcile.domain.canonical import Kind
 from reconcile.domain.case import FieldRule, Link, Row
 from reconcile.domain.finding import FieldDifference
+from reconcile.domain.redaction import as_read
 
 # Wide enough for any numeric of Postgres: a sum is never rounded.
 EXACT = Context(prec=150_000)
@@ -43,7 +43,7 @@ def equivalent(rule: FieldRule, one: str | None, other: str | None) -> bool:
         return True
     if one is None or other is None or (rule.kind is not Kind.TEXT and rule.kind is not Kind.OTHER):
         return False
-    return _as_read(one) == _as_read(other)
+    return as_read(one) == as_read(other)
 
 
 def number(text: str | None) -> Decimal | None:
@@ -85,7 +85,3 @@ def _equal_numbers(one: str, other: str, tolerance: Decimal) -> bool:
     if a.is_finite() and b.is_finite():
         return near(a, b, tolerance)
     return (a.is_nan() and b.is_nan()) or (not a.is_nan() and not b.is_nan() and a == b)
-
-
-def _as_read(text: str) -> str:
-    return unicodedata.normalize("NFC", text).rstrip(" ")

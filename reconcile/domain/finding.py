@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -160,24 +158,3 @@ def from_json(line: str) -> Finding:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]  # its own text would quote values
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")) from None
-
-
-def redact(finding: Finding, sensitive: Set[str]) -> Finding:
-    """Replace the values of sensitive fields by hashes, so that a finding shows that they differ, and no more.
-
-    Equal values of one field of one aggregate have equal hashes.
-    """
-    if sensitive.isdisjoint(each.name for each in finding.fields):
-        return finding
-    fields = (_redacted(finding, each) if each.name in sensitive else each for each in finding.fields)
-    return replace(finding, fields=tuple(fields))
-
-
-def _redacted(finding: Finding, field: FieldDifference) -> FieldDifference:
-    # Salted by the aggregate, so that nobody can look for a known value among all findings.
-    salt = f"{finding.link}\0{finding.aggregate_id}\0{field.name}\0"
-    return replace(field, source=_hash(salt, field.source), consumer=_hash(salt, field.consumer))
-
-
-def _hash(salt: str, value: str | None) -> str | None:
-    return None if value is None else "sha256:" + hashlib.sha256(f"{salt}{value}".encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from reconcile.errors import RefusedError
+from reconcile.workspace.filesystem import make_private_file
 
 DATABASES = ("user", "login", "billing", "activity", "control")
 READER = "reconcile_reader"
@@ -96,7 +97,7 @@ class Lab:
             if not file.exists():
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 made = file.with_name(f".{file.name}.made.{os.getpid()}")
-                write_atomically(made, secrets.token_urlsafe(18), mode=0o600)
+                write_atomically(made, secrets.token_urlsafe(18))
                 with suppress(FileExistsError):  # two commands may ask at once, and one password counts
                     os.link(made, file)
                 made.unlink()
@@ -127,7 +128,7 @@ class Lab:
         path = self.root.resolve() / "lock"
         while True:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_file(path)
                 file = path.open("a+", encoding="utf-8")
             except OSError as error:
                 raise RefusedError(
@@ -160,10 +161,10 @@ class Lab:
                 root.rmdir()
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file so that a reader, or a crash, sees the old text or the new one."""
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old text or the new one; nobody else may read it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     beside.replace(path)

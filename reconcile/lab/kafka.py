@@ -15,6 +15,7 @@ from reconcile.files import jars
 from reconcile.lab import process
 from reconcile.lab.folder import Lab, write_atomically
 from reconcile.lab.services.offsets import admin_client
+from reconcile.workspace.filesystem import make_private, make_private_file
 
 _LOGGING = """\
 status = error
@@ -107,7 +108,7 @@ class Kafka:
             return False
 
     def _format(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._folder)
         write_atomically(self._properties, self._settings())
         write_atomically(self._folder / "log4j2.properties", _LOGGING)
         if self.holds_data:
@@ -124,10 +125,11 @@ class Kafka:
             capture_output=True,
             text=True,
             check=False,
+            umask=0o077,
         )
         if done.returncode != 0:
             raise UnreachableError(f"Kafka's StorageTool could not format {self._folder}: {done.stdout}{done.stderr}")
-        self._formatted.touch()
+        make_private_file(self._formatted)
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         return [

@@ -125,7 +125,7 @@ class PostgresServer:
             return
         partial = self._partial()
         password = self._home / "password"
-        write_atomically(password, self._lab.password("postgres"), mode=0o600)
+        write_atomically(password, self._lab.password("postgres"))
         if self._account:
             os.chown(password, self._account.pw_uid, self._account.pw_gid)
         try:

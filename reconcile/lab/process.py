@@ -18,6 +18,7 @@ from types import MappingProxyType
 import psutil
 
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.workspace.filesystem import make_private_file
 
 
 def wait_until(
@@ -105,7 +106,8 @@ def environment() -> dict[str, str]:
 
 def started(server: Sequence[str], folder: Path, log: Path, secrets: Mapping[str, str] = MappingProxyType({})) -> int:
     """Start a server in its folder, with a log that it appends to and secrets in its environment; give its pid."""
-    command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(folder), *server]
+    command = ["/bin/sh", "-c", 'umask 077 && cd "$0" && exec "$@"', str(folder), *server]
+    make_private_file(log)
     with log.open("ab") as file:
         return os.posix_spawn(
             command[0],

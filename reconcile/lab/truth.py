@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconcile.errors import ReconcileError
+from reconcile.workspace.filesystem import make_private_file
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Truth:
 def append(file: Path, rows: Iterable[Truth]) -> None:
     """Add to the truth."""
     lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
+    make_private_file(file)
     with file.open("a", encoding="utf-8") as out:
         out.write(lines)
 

@@ -182,7 +182,7 @@ def _write_settings(lab: Lab) -> None:
     urls["control"] = lab.url("control")
     references = {}
     for name, url in urls.items():
-        write_atomically(secrets / f"{name}.url", url + "\n", mode=0o600)
+        write_atomically(secrets / f"{name}.url", url + "\n")
         references[name] = _reference(lab, name)
     settings = {
         "workspace": "runs",

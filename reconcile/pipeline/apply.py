@@ -28,6 +28,7 @@ from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, cluster_connection, value_schema
 from reconcile.pipeline.logs import about
 from reconcile.pipeline.plan import MADE_OF
+from reconcile.pipeline.redaction import sensitive_key
 from reconcile.pipeline.sums import read_sums
 from reconcile.quality import gate
 from reconcile.repair import planning
@@ -178,7 +179,7 @@ class _Applying:
         compensated = [each.aggregate_id or "" for each in link.corrections if each.action is Action.COMPENSATE]
         with open_link(job, consumer) as reader:
             source = SourceNow(
-                SourceValues(reader).of(ids),
+                SourceValues(reader, sensitive_key(job)).of(ids),
                 reader.waiting(ids),
                 reader.opened.fence.source.limits,
                 read_sums(job, consumer, reader, compensated),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from reconcile.audit import compare, latent_candidates
-from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, newest
+from reconcile.audit import compare, latent_candidates, redacted_rows
+from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, kept, newest
 from reconcile.audit.columns import ID
 from reconcile.audit.events import event_values
 from reconcile.audit.home_partition import Router
@@ -24,6 +24,7 @@ from reconcile.contract.model import Consumer
 from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
 from reconcile.domain.plan_rules import PlanTerms
+from reconcile.domain.redaction import Redactor
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.fence import UnreadableLink
 from reconcile.gather.fence.opening import OpenFence, open_fence
@@ -45,12 +46,15 @@ from reconcile.pipeline.handoffs import (
     Summary,
     cases,
     copy_rows,
+    examined,
     ledger,
     parked_records,
     source_rows,
+    suspected,
 )
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import about, timed
+from reconcile.pipeline.redaction import gathered_redactor
 from reconcile.pipeline.summary import Counted, summary
 from reconcile.spark import local_frames
 from reconcile.spark.persisted import persisted
@@ -111,6 +115,8 @@ class _Gathered:
     """By link."""
     log: DataFrame
     """The records of the ids of this run."""
+    redactors: Mapping[str, Redactor]
+    """What redacts the values of each consumer."""
     state: LogState
     router: Router
 
@@ -148,6 +154,8 @@ class _Confirmed:
 
 def _gathered(job: Job, inputs: Inputs) -> _Gathered:
     gathered, fence = job.run.read(Gathered), job.run.read(Fence)
+    read = {each.consumer for each in gathered.links}
+    redactors = {each.name: gathered_redactor(job, each) for each in job.consumers if each.name in read}
     history = gathering.log_history(job, fence)
     state, growth = KeptState(job.spark, history), history.index.partitions
     router = Router.of(infer_from_log(state, growth, job.contract.topic.partitioner), growth)
@@ -158,6 +166,7 @@ def _gathered(job: Job, inputs: Inputs) -> _Gathered:
         {each.consumer: each for each in gathered.links},
         {each.link: each for each in gathered.unread},
         history.records(job.spark, ids),
+        redactors,
         state,
         router,
     )
@@ -222,7 +231,7 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
         candidates = kept.enter_context(persisted(candidates))
         there = None if candidates.isEmpty() else candidates
         source, copy = _sides(job, name, there)
-        rows = _publish_rows(job, gathered.inputs, f"suspects.{name}", compare.suspects(source, copy, rules, there))
+        rows = _publish_rows(job, gathered.inputs, suspected(name), compare.suspects(source, copy, rules, there))
     number = compare.count_suspects(rows).collect()[0]
     compared = link.source_rows - number["source_rows"] + number["differing"]
     _LOG.debug(f"{link.link}: {compared:,} ids compared, {number['suspects']:,} suspects")
@@ -283,7 +292,7 @@ def _confirm(
             if consumer.name not in opened.consumers:
                 continue
             try:
-                reach = _publish_cases(job, gathered.inputs, each, opened, history, undecided)
+                reach = _publish_cases(job, gathered, each, opened, history, undecided)
                 opened.require_alive(consumer.name)
                 links[consumer.name] = link_facts(
                     job.contract, consumer, each.rules, log, reach, gathered.fence, opened.fence
@@ -300,7 +309,7 @@ def _confirm(
 
 def _publish_cases(
     job: Job,
-    inputs: Inputs,
+    gathered: _Gathered,
     suspects: _Suspects,
     opened: OpenFence,
     history: History,
@@ -317,20 +326,21 @@ def _publish_cases(
         records = history.records(job.spark, wanted if few is None else [each for (each,) in few])
         found = newest(event_values(job.spark, records, topic, consumer, copy.form.fields))
         here = None if few is None else local_frames.localized(found, _EVENTS)
-        with persisted(found if here is None else here) as events:
+        redactor = gathered.redactors[consumer.name]
+        with persisted(redacted_rows.events(found if here is None else here, redactor)) as events:
             parked = job.run.parquet(parked_records(consumer.name), job.spark)
             parked = parked.join(wanted, ID, "left_semi")
             readings = Readings(
                 suspects=suspects.rows,
-                source=source.among(ids),
-                copy=copy.among(ids),
+                source=redacted_rows.rows(source.among(ids), redactor),
+                copy=redacted_rows.rows(copy.among(ids), redactor),
                 events=events,
                 parked=gathering.resolved_since(job, consumer, parked),
                 ledger=reader.ledger_of(events),
                 outbox=reader.outbox(),
                 undecided=undecided.frame(job.spark),
             )
-            _publish_rows(job, inputs, cases(consumer.name), case_rows(readings))
+            _publish_rows(job, gathered.inputs, examined(consumer.name), case_rows(readings))
             return suspects.reach or ledger_reach(reader.ledger_bounds(), readings.ledger, events)
 
 
@@ -339,9 +349,9 @@ def _attribute(job: Job, gathered: _Gathered, links: Mapping[str, Link], terms: 
     key_type = _key_type(job, gathered.log) if links else None
     found = [local_frames.of_rows(job.spark, [], SCHEMA)]
     for consumer in (each for each in job.consumers if each.name in links):
-        name = cases(consumer.name)
-        link = links[consumer.name]
-        attributing = Attributing.of(job.contract, consumer, link, gathered.router, key_type, terms[consumer.name])
+        name, link = examined(consumer.name), links[consumer.name]
+        of_link = (link, gathered.router, key_type, terms[consumer.name], gathered.redactors[consumer.name])
+        attributing = Attributing.of(job.contract, consumer, *of_link)
         rows = job.run.parquet(name, job.spark)
         if job.run.manifest(name).rows <= _ATTRIBUTED and local_frames.is_local(rows):
             batch = attributing.findings_of(tables.rows(job.run, name), job.run.id)
@@ -372,9 +382,20 @@ def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Con
         run.publish_parquet(FINDINGS, ordered, inputs, stage="audit", complete=complete, notes=notes)
     counted = {job.contract.link(each.consumer): each.counted for each in compared.suspects}
     published = run.parquet(FINDINGS, job.spark)
+    for each in (each.consumer for each in compared.suspects if each.consumer.name in confirmed.links):
+        _keep_cases(job, gathered, each, published)
     figures = summary(job.contract, gathered.fence, counted, published, unread, job.scope.aggregates)
     figures = figures.model_copy(update={"version_gaps": compared.version_gaps})
     run.publish(with_scope(job, figures, published), inputs, complete=complete, notes=notes)
+    for consumer in job.consumers:
+        run.remove(examined(consumer.name))
+
+
+def _keep_cases(job: Job, gathered: _Gathered, consumer: Consumer, findings: DataFrame) -> None:
+    """Publish of what was examined what explains the findings of a consumer."""
+    ids = findings.where(findings["link"] == job.contract.link(consumer)).selectExpr(f"aggregate_id as {ID}")
+    rows = kept(job.run.parquet(examined(consumer.name), job.spark), ids, gathered.redactors[consumer.name])
+    job.run.publish_parquet(cases(consumer.name), rows, gathered.inputs, stage="audit")
 
 
 def _ordered(findings: DataFrame) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from reconcile.audit import redacted_rows
 from reconcile.audit.columns import ID
 from reconcile.contract.model import Consumer
+from reconcile.domain.redaction import Redactor
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.evidence import parked, plain_parked
 from reconcile.gather.fence.fence import Fence, UnreadableLink
@@ -44,10 +47,14 @@ from reconcile.pipeline.handoffs import (
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.logs import about, timed
+from reconcile.pipeline.redaction import key_mark, redactable_at_once, redactor_of, sensitive_key
 from reconcile.spark import local_frames
+from reconcile.workspace.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from reconcile.workspace.arrow_tables import TextReader
 
 _LOG = logging.getLogger(__name__)
 
@@ -173,6 +180,9 @@ class _Gathering:
     def _tables(self, reader: LinkReader, consumer: Consumer, link: str) -> None:
         job, name = self.job, consumer.name
         compared = self._compared(reader)
+        form = reader.rows[1].form.fields
+        at_once = redactable_at_once(consumer, form)
+        redactor = redactor_of(job, consumer, reader.opened.fence, at_once)
         frames: dict[str, DataFrame | PostgresParts]
         frames = {source_rows(name): compared.source, copy_rows(name): compared.copy}
         if (entries := self._ledger(reader)) is not None:
@@ -184,7 +194,7 @@ class _Gathering:
         # A small table keeps one core busy: side by side they keep all.
         with ThreadPoolExecutor(len(frames)) as pool:
             try:
-                found = pool.map(lambda table: self._read(reader, table, frames[table]), frames)
+                found = pool.map(lambda table: self._read(reader, table, frames[table], redactor), frames)
                 rows = dict(zip(frames, found, strict=True))
             except BaseException as error:
                 for each in frames.values():
@@ -202,30 +212,39 @@ class _Gathering:
             differing=None if differing is None else len(differing.buckets),
             mode=compared.mode.value if self.looking.scope.kind == "full" else self.looking.scope.kind,
             reasons=tuple(compared.reasons),
-            form=tuple(reader.rows[1].form.fields),
-            fields=tuple(GatheredField(name=each.name, sensitive=each.sensitive) for each in consumer.fields),
+            form=tuple(form),
+            fields=tuple(
+                GatheredField(name=each.name, sensitive=each.sensitive, redacted=each.name in at_once)
+                for each in consumer.fields
+            ),
         )
         buckets = "" if differing is None else f", {len(differing.buckets):,} of {differing.count:,} buckets differ"
         _LOG.debug(f"{link}: mode {self.links[name].mode}, {ours:,} and {theirs:,} rows fetched{buckets}")
 
-    def _read(self, reader: LinkReader, table: str, rows: DataFrame | PostgresParts) -> int:
-        """Publish a table of a store as it is read."""
+    def _read(
+        self, reader: LinkReader, table: str, rows: DataFrame | PostgresParts, redactor: Redactor | None = None
+    ) -> int:
+        """Publish a table of a store as it is read; the rows that are compared are redacted."""
         job, name = self.job, reader.consumer.name
         statements: int | None
         if isinstance(rows, PostgresParts):
             if job.is_local:
                 readers = rows.readers(job.spark.sparkContext.defaultParallelism)
+                if redactor is not None and redactor.at_once:
+                    readers = [_redacting(each, redactor) for each in readers]
                 return job.run.publish_texts(table, rows.columns, readers, job.inputs(), stage="gather").rows
             listed = rows.statements(rows.store.limits.readers)
             statements, frame = len(listed), rows.store.frame(job.spark, listed)
         elif table not in (source_rows(name), copy_rows(name)):
-            statements, frame = 1, rows
+            redactor, statements, frame = None, 1, rows
         elif self.looking.scope.kind == "full":
-            return self._parquet(table, rows)  # no rows at all, or those of a store that has no limits
+            return self._parquet(
+                table, _redacted(rows, redactor)
+            )  # no rows at all, or those of a store that has no limits
         else:
             statements, frame = None, rows  # tasks that send several each
         with reader.tasks_reading(statements, of_source=table in (source_rows(name), OUTBOX)) as usage:
-            count = self._parquet(table, frame)
+            count = self._parquet(table, _redacted(frame, redactor))
             if usage is not None:
                 usage.add(statements=statements or 0, rows=count)
         return count
@@ -239,6 +258,15 @@ class _Gathering:
             f"{taken.store} ({taken.of}): {taken.statements:,} statements, {taken.rows:,} rows, {taken.bytes:,} bytes"
             f" by COPY, {taken.readers} at a time, snapshot of {taken.snapshot_seconds:.1f} s{busy}"
         )
+
+    def _digest(self, table: Manifest) -> str:
+        """Compute what tells a table from others: of one row a bare digest would say what is in it."""
+        key = sensitive_key(self.job)
+        return hmac.digest(key, table.digest.encode(), "sha256").hex() if key else table.digest
+
+    def _key_mark(self) -> str | None:
+        redacted = any(field.redacted for link in self.links.values() for field in link.fields or ())
+        return key_mark(self.job.settings) if redacted else None
 
     def _compared(self, reader: LinkReader) -> Compared:
         """Choose the rows of both sides that are to be compared."""
@@ -302,11 +330,21 @@ class _Gathering:
                 records=sum(segment.rows for segment in index.segments),
                 expired=tuple(index.expired),
             ),
-            artifacts={each.name: each.digest for each in made_of},
+            artifacts={each.name: self._digest(each) for each in made_of},
             scope=self.looking.scope,
             begins=self.begins,
+            key_mark=self._key_mark(),
         )
         job.run.publish(gathered, job.inputs(), complete=not self.unread, notes=self._notes())
+
+
+def _redacted(rows: DataFrame, redactor: Redactor | None) -> DataFrame:
+    return rows if redactor is None else redacted_rows.rows(rows, redactor)
+
+
+def _redacting(read: TextReader, redactor: Redactor) -> TextReader:
+    """Build a reader that redacts what another one reads."""
+    return lambda take: read(lambda table: take(redacted_rows.table(table, redactor)))
 
 
 def gather(job: Job) -> None:

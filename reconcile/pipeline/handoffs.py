@@ -58,9 +58,25 @@ def parked_records(consumer: str) -> str:
     return f"parked.{consumer}"
 
 
+def suspected(consumer: str) -> str:
+    """Name the table with the ids of a consumer that were examined closely."""
+    return f"suspects.{consumer}"
+
+
+def examined(consumer: str) -> str:
+    """Name the table with all that was read of a consumer's suspects, which lasts as long as the audit."""
+    return f"examined.{consumer}"
+
+
 def cases(consumer: str) -> str:
-    """Name the table with all that was read of a consumer's suspects."""
+    """Name the table with what was read of a consumer's findings, redacted."""
     return f"cases.{consumer}"
+
+
+def snapshots(consumer: str) -> tuple[str, ...]:
+    """Name the tables with what was read of the stores of a link, and what was made of it for the audit alone."""
+    of_stores = (source_rows(consumer), copy_rows(consumer), ledger(consumer), stash(consumer))
+    return (*of_stores, OUTBOX, suspected(consumer), examined(consumer))
 
 
 class Request(Versioned):
@@ -105,6 +121,8 @@ class GatheredField(Part):
 
     name: str
     sensitive: bool
+    redacted: bool = False
+    """Whether its values were redacted as they were read."""
 
 
 class GatheredLink(Part):
@@ -160,6 +178,8 @@ class Gathered(Versioned):
     """Which aggregates it read; None in runs of versions that did not say."""
     begins: dict[int, int] | None = None
     """From which offsets on it looked for changes, by partition; None where it did not."""
+    key_mark: str | None = None
+    """What tells whether the key of the installation is still the one by which values were redacted; None for none."""
 
     def link(self, consumer: str) -> GatheredLink:
         """Choose the link of a consumer; raise KeyError if it was not read."""

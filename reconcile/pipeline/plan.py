@@ -23,6 +23,7 @@ from reconcile.pipeline import record, tables
 from reconcile.pipeline.handoffs import FINDINGS, Fence, Summary, results_of
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import LogView, cluster_client, value_schema
+from reconcile.pipeline.redaction import sensitive_key
 from reconcile.pipeline.sums import read_sums
 from reconcile.quality import gate
 from reconcile.repair import planning
@@ -168,7 +169,7 @@ class _Planning:
                         if consumer.name not in opened.consumers:
                             raise RefusedError(next(e.message for e in opened.fence.unread if e.link == link))
                         reader = LinkReader(job.spark, contract, consumer, job.settings, opened)
-                        rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader).of(draft.ids)
+                        rows: Mapping[str, Sequence[SourceRow]] = SourceValues(reader, sensitive_key(job)).of(draft.ids)
                         committed = cluster.committed(consumer.group, contract.topic.name, partitions)
                         misread = Rereading(reader, value_schema(job)).problems
                         facts = LinkFacts(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer
-from reconcile.errors import InvalidFileError, Problem
+from reconcile.errors import InvalidFileError, Problem, RefusedError
 from reconcile.files import committed
 from reconcile.pipeline import gather as gathering
 from reconcile.pipeline.handoffs import Fence, Gathered, LinkSummary, Quality, Summary, copy_rows, source_rows
@@ -76,6 +76,11 @@ def _frames(
 ) -> dict[str, DataFrame]:
     """Build the frames of one link by their names."""
     names = {"source": source_rows(consumer.name), "copy": copy_rows(consumer.name)}
+    if any(job.run.find(each) is None for each in names.values()):
+        raise RefusedError(
+            f"the rows that {job.run.id} compared were dropped with its report: start a new run with --quality, or set"
+            " `keep: snapshots`"
+        )
     found = {
         side: quality_frames.rows(job.run.parquet(name, job.spark), consumer, kinds) for side, name in names.items()
     }

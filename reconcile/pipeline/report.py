@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from reconcile.contract.model import Contract
 from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import Gathered, Summary, snapshots
 from reconcile.pipeline.result import report_of
 from reconcile.report.csv import csv_of
 from reconcile.report.html import report_html
@@ -23,11 +24,24 @@ FORMATS = {"html": HTML, "csv": CSV, "json": JSON, "prometheus": PROMETHEUS}
 
 
 def publish(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
-    """Write every rendering into the run's folder, each file whole or not at all; those that exist are replaced."""
+    """Write every rendering into the run's folder, each file whole or not at all; those that exist are replaced.
+
+    The rows that the run compared are dropped then, unless the settings keep them.
+    """
     report = report_of(run, place, settings, contract)
     for form, name in FORMATS.items():
         run.write_file(name, map(_writable, rendered(form, report, run, place, CSV)))
+    if settings.keep != "snapshots":
+        _drop_snapshots(run)
     return report
+
+
+def _drop_snapshots(run: Run) -> None:
+    """Remove the rows that a run compared, unless its audit has to be tried again: nothing else needs them."""
+    if run.read(Summary).complete:
+        for link in run.read(Gathered).links:
+            for name in snapshots(link.consumer):
+                run.remove(name)
 
 
 def rendered(form: str, report: Report, run: Run, place: Workspace, csv: str | None = None) -> Iterator[str]:

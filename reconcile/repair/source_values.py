@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,11 +45,14 @@ class SourceRow:
     """Whether its version is a plain number, and not an instant."""
     too_deep: bool = False
     """Whether a value of it is nested deeper than JSON can be read; it has no values then."""
+    key: bytes = field(default=b"", repr=False, compare=False)
+    """The installation's key where some of its values are sensitive: then its digest says nothing without that."""
 
     @property
     def basis(self) -> str:
         """The digest of what it says."""
-        return content_digest([self.id, self.version, dumps(dict(self.values))])
+        said = content_digest([self.id, self.version, dumps(dict(self.values))])
+        return hmac.digest(self.key, said.encode(), "sha256").hex() if self.key else said
 
 
 def current_row(rows: Iterable[SourceRow]) -> SourceRow | None:
@@ -61,6 +65,8 @@ class SourceValues:
     """Reads the source's rows by their ids."""
 
     reader: LinkReader
+    key: bytes = field(default=b"", repr=False)
+    """The installation's key, where the contract has sensitive fields."""
 
     def of(self, ids: Iterable[str]) -> dict[str, list[SourceRow]]:
         """Read the rows of each id that has any."""
@@ -81,7 +87,7 @@ class SourceValues:
             said, too_deep = {}, True
         numbered = version is None or is_whole(version)
         is_gone = gone is not None and bool(loads(gone)[0])
-        return SourceRow(id_text, version_number(version), is_gone, said, numbered, too_deep)
+        return SourceRow(id_text, version_number(version), is_gone, said, numbered, too_deep, self.key)
 
     def _rows(self, ids: Sequence[str]) -> Iterable[Sequence[str | None]]:
         rows = self.reader.rows[0]

@@ -202,6 +202,10 @@ class ControlDatabase(Model):
         return SqliteFile(Path(path))
 
 
+SecretReference = Annotated[Secret, _secret(None)]
+"""A secret, which is only ever a reference."""
+
+
 class Alerting(Model):
     """Whom consumers tell of what they cannot settle alone."""
 

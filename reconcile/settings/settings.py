@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
@@ -23,15 +24,17 @@ from reconcile.settings.connections import (
     Connection,
     ControlDatabase,
     Lake,
+    SecretReference,
     SqliteFile,
 )
-from reconcile.settings.references import Given, reference
+from reconcile.settings.references import Given, Reference, reference
 from reconcile.settings.urls import PostgresUrl
 
 DEFAULT_FILE = Path("reconcile.yaml")
 FILE_VARIABLE = "RECONCILE_CONFIG"
 OVERRIDE_PREFIX = "RECONCILE_CONN_"
 CONTROL_FILE = "control.db"
+_KEY = Reference("file", "redaction.key", "redaction_key")
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
@@ -83,6 +86,13 @@ class LogHistory(Model):
     """Records that are older are given up, a reading at a time; left out, all are kept."""
 
 
+class Pruning(Model):
+    """What the nightly DAG prunes."""
+
+    older_than: Duration
+    """What is older goes, as by `reconcile prune --older-than`."""
+
+
 class Settings(Model):
     """What an installation sets once for all contracts."""
 
@@ -98,6 +108,12 @@ class Settings(Model):
     """How Spark runs."""
     history: LogHistory = LogHistory()
     """How long the histories of topics are kept."""
+    keep: Literal["snapshots"] | None = None
+    """`snapshots`: the rows that a run compared stay after its report; left out, they go."""
+    prune: Pruning | None = None
+    """What the nightly DAG prunes; left out, nothing."""
+    redaction_key: SecretReference = _KEY
+    """The key under which values of sensitive fields are hashed. A file that is missing is made on first use."""
     setup: Setup = Setup()
     """Where `reconcile setup` fetches from."""
 
@@ -167,6 +183,8 @@ def load_settings(
         name: _overridden(name, connection, folder, environ) for name, connection in settings.connections.items()
     }
     update: dict[str, object] = {"connections": connections}
+    if settings.redaction_key == _KEY:
+        update["redaction_key"] = replace(_KEY, folder=folder)
     if workspace is not None:
         update["workspace"] = workspace
     return settings.model_copy(update=update)

@@ -52,6 +52,8 @@ _DEFAULTS = {
     },
     # Of a catalog's properties any may be a secret; event logs have those that a query ran under.
     "spark.redaction.regex": "(?i)secret|password|token|credential|access[.]?key|spark[.]sql[.]catalog[.]",
+    # Hadoop gives files these rights itself, whatever the umask of the process is.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "true",

@@ -113,6 +113,7 @@ class Artifact:
                 files=data_files(self._files, place),
             )
             self._files.write_atomically(f"{place}/{MANIFEST}", [manifest.text()])
+            self._files.restrict(place)
             if atomic:
                 self._put(place)
         except BaseException:
@@ -120,6 +121,37 @@ class Artifact:
                 self._files.delete(place)
             raise
         return manifest
+
+    def rewrite(self, write: Callable[[str], ArtifactContent]) -> Manifest:
+        """Replace the content by what `write` puts into the folder that it is given, and keep all else of it.
+
+        What was cut off can be restored.
+        """
+        published = self.find()
+        assert published is not None
+        place = f"{self._above}/{beside(self.name)}"
+        self._files.mkdirs(place)
+        written = write(place)
+        changed = {"rows": written.rows, "digest": written.digest, "files": data_files(self._files, place)}
+        manifest = published.model_copy(update=changed)
+        self._files.write_atomically(f"{place}/{MANIFEST}", [manifest.text()])
+        self._files.restrict(place)
+        self.remove()
+        self._files.rename(place, self.folder)
+        return manifest
+
+    def restore(self) -> None:
+        """Put back what a rewriting that was cut off has left, the old or the new; remove what else it left."""
+        if not self._files.exists(self.folder):
+            for place in self._leftovers():
+                if self._files.exists(f"{place}/{MANIFEST}"):
+                    self._files.rename(place, self.folder)
+                    break
+        self._remove_leftovers()
+
+    def rewrite_manifest(self, manifest: Manifest) -> None:
+        """Replace what is said of it."""
+        self._files.write_atomically(f"{self.folder}/{MANIFEST}", [manifest.text()])
 
     def remove(self) -> None:
         """Take it away: it is not published any more as soon as that begins."""
@@ -158,11 +190,15 @@ class Artifact:
         )
 
     def _remove_leftovers(self) -> None:
+        for place in self._leftovers():
+            self._files.delete(place)
+
+    def _leftovers(self) -> list[str]:
         attempt = re.compile(rf"\.{re.escape(self.name)}\.[0-9a-f]{{12}}")
         with suppress(FileNotFoundError):
-            for entry in self._files.list(self._above):
-                if attempt.fullmatch(entry.name):
-                    self._files.delete(f"{self._above}/{entry.name}")
+            listed = self._files.list(self._above)
+            return [f"{self._above}/{entry.name}" for entry in listed if attempt.fullmatch(entry.name)]
+        return []
 
     def _checked(self, text: str) -> Manifest:
         manifest = parse_manifest(text)

@@ -6,13 +6,16 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
 from reconcile.errors import RefusedError, UnreachableError
+
+FOLDER, FILE = 0o700, 0o600
+"""Who may do what with what we write, whatever the umask is: its owner, and nobody else."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ class FileSystem(Protocol):
         """Delete a file, or a folder with all that is in it; nothing happens where there is none."""
 
     def mkdirs(self, path: str) -> None:
-        """Make a folder and those above it, where they are missing."""
+        """Make a folder and those above it, where they are missing, for nobody but us."""
+
+    def restrict(self, path: str) -> None:
+        """Let nobody but us into a folder that others have written to for us, and all that is in it."""
 
     def uri(self, path: str) -> str:
         """Write a path as Spark knows it, whatever its default file system is."""
@@ -72,10 +78,10 @@ class LocalFileSystem:
     def write_atomically(self, path: str, pieces: Iterable[str]) -> None:
         with _named("write", path):
             target = Path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_private(target.parent)
             fresh = target.with_name(beside(target.name))
             try:
-                with fresh.open("x", encoding="utf-8") as file:
+                with open(fresh, "x", encoding="utf-8", opener=_private) as file:
                     for piece in pieces:
                         file.write(piece)
                     file.flush()
@@ -117,10 +123,33 @@ class LocalFileSystem:
 
     def mkdirs(self, path: str) -> None:
         with _named("make", path):
-            Path(path).mkdir(parents=True, exist_ok=True)
+            make_private(Path(path))
+
+    def restrict(self, path: str) -> None:
+        with _named("restrict", path):
+            for each in (Path(path), *Path(path).rglob("*")):
+                each.chmod(FOLDER if each.is_dir() else FILE)
 
     def uri(self, path: str) -> str:
         return f"file://{Path(path).absolute()}"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it, where they are missing, for nobody but us; those that are there stay so."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        # Between the two it is narrower than wanted, never wider.
+        with suppress(FileExistsError):
+            each.mkdir(FOLDER)
+            each.chmod(FOLDER)
+    folder.mkdir(exist_ok=True)
+
+
+def make_private_file(file: Path) -> None:
+    """Make an empty file for nobody but us, and the folders above it, unless it is there."""
+    make_private(file.parent)
+    with suppress(FileExistsError), open(file, "xb", opener=_private):
+        pass
 
 
 def beside(name: str) -> str:
@@ -131,6 +160,12 @@ def beside(name: str) -> str:
 def literal(path: str) -> str:
     """Write a path to read from so that Spark takes none of it for a pattern."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+def _private(path: str, flags: int) -> int:
+    found = os.open(path, flags, FILE)
+    os.fchmod(found, FILE)
+    return found
 
 
 @contextmanager

@@ -88,7 +88,11 @@ class HadoopFileSystem:
 
     def mkdirs(self, path: str) -> None:
         with self._named("make", path):
-            self._files.mkdirs(self._path(path))
+            private = self._java.org.apache.hadoop.fs.permission.FsPermission("700")
+            self._files.mkdirs(self._path(path), private)
+
+    def restrict(self, path: str) -> None:
+        """Nothing is left to do: `fs.permissions.umask-mode` of the session holds for all that Hadoop writes."""
 
     def uri(self, path: str) -> str:
         return path

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,13 +90,16 @@ class Run:
     ) -> Manifest:
         """Publish a value as JSON. Incomplete inputs make it incomplete; an incomplete artifact is replaced."""
 
+        return self._artifact(name).publish(self._json_writer(value), inputs, stage, complete=complete, notes=notes)
+
+    def _json_writer(self, value: Any) -> Callable[[str], ArtifactContent]:
         def write(place: str) -> ArtifactContent:
             text = json.dumps(value, indent=1, allow_nan=False)
             self._files.write_atomically(f"{place}/{_JSON}", [text, "\n"])
             rows = len(value) if isinstance(value, list) else 1
             return ArtifactContent("json", rows, _json_digest(json.loads(text)))
 
-        return self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
+        return write
 
     def publish_parquet(
         self,
@@ -112,6 +115,12 @@ class Run:
 
         One that is made of local frames alone is written to local files by this process: in one job, or none.
         """
+        began = time.monotonic()
+        made = self._artifact(name).publish(self._parquet_writer(df), inputs, stage, complete=complete, notes=notes)
+        _LOG.debug(f"{name}: {made.rows:,} rows in {time.monotonic() - began:.1f} s, digest {made.digest}")
+        return made
+
+    def _parquet_writer(self, df: DataFrame) -> Callable[[str], ArtifactContent]:
         from pyspark.sql import Observation
 
         from reconcile.spark import local_frames
@@ -142,10 +151,7 @@ class Run:
                 )
             return ArtifactContent("parquet", rows, table_digest.digest(df.schema, observation), df.schema.jsonValue())
 
-        began = time.monotonic()
-        made = self._artifact(name).publish(write, inputs, stage, complete=complete, notes=notes)
-        _LOG.debug(f"{name}: {made.rows:,} rows in {time.monotonic() - began:.1f} s, digest {made.digest}")
-        return made
+        return write
 
     def publish_texts(
         self, name: str, columns: Sequence[str], readers: Sequence[TextReader], inputs: Inputs, *, stage: Stage
@@ -169,11 +175,43 @@ class Run:
         self._files.write_atomically(path, pieces)
         return path
 
+    def rewrite_parquet(self, name: str, df: DataFrame) -> Manifest:
+        """Replace the rows of an artifact by some of them."""
+        return self._artifact(name).rewrite(self._parquet_writer(df))
+
+    def rewrite_json(self, name: str, value: Any) -> Manifest:
+        """Replace the value of an artifact by less of it."""
+        return self._artifact(name).rewrite(self._json_writer(value))
+
+    def follow(self, digests: Mapping[str, str]) -> None:
+        """Say in all manifests that what their artifacts were made of has other digests now, by the old ones."""
+        for each in self.manifests():
+            made_of = {name: digests.get(digest, digest) for name, digest in each.inputs.artifacts.items()}
+            if made_of != each.inputs.artifacts:
+                inputs = each.inputs.model_copy(update={"artifacts": made_of})
+                self._artifact(each.name).rewrite_manifest(each.model_copy(update={"inputs": inputs}))
+
+    def restore(self) -> None:
+        """Put back the artifacts whose rewriting was cut off, and remove what else is left of it."""
+        for entry in self._files.list(self.folder):
+            name = entry.name[1:].rpartition(".")[0]
+            if entry.folder and entry.name.startswith(".") and is_artifact_name(name):
+                self._artifact(name).restore()
+
+    def files(self) -> dict[str, str]:
+        """Read the files for people beside the artifacts, by name."""
+        entries = [each.name for each in self._files.list(self.folder) if not each.folder]
+        return {name: self._files.read_text(f"{self.folder}/{name}") for name in entries}
+
     def discard(self, stage: Stage) -> None:
         """Remove what a stage has published: it is of an attempt that was cut off, and the next one begins anew."""
         for manifest in self.manifests():
             if manifest.stage == stage:
                 self._artifact(manifest.name).remove()
+
+    def remove(self, name: str) -> None:
+        """Remove an artifact, if it is published; what was made of it stands."""
+        self._artifact(name).remove()
 
     def find(self, name: str) -> Manifest | None:
         """Read the manifest of an artifact; None if it is not published.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +11,15 @@ from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
 from reconcile.settings.settings import needs_spark
-from reconcile.workspace.filesystem import FileSystem, LocalFileSystem
+from reconcile.workspace.filesystem import FileSystem, LocalFileSystem, beside
 from reconcile.workspace.hadoop_filesystem import HadoopFileSystem
 from reconcile.workspace.run import Run
 from reconcile.workspace.run_id import InvalidRunIdError, valid_run_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_RETIRED = re.compile(r"\.(.+)\.[0-9a-f]{12}")
 
 
 class UnknownRunError(RefusedError):
@@ -49,6 +53,22 @@ class Workspace:
         if not self.files.exists(run.folder):
             raise UnknownRunError(f"no run {quoted(run_id)} in {self.root}{suggestion(run_id, self.runs())}")
         return run
+
+    def remove(self, run_id: str) -> None:
+        """Remove a run: as soon as that begins, there is none of this id."""
+        folder = self.run(run_id).folder
+        if self.files.renames_atomically:
+            retired = f"{self.root}/{beside(run_id)}"
+            self.files.rename(folder, retired)
+            folder = retired
+        self.files.delete(folder)
+
+    def remove_leftovers(self) -> None:
+        """Remove what is left of runs whose removal was cut off."""
+        with suppress(FileNotFoundError):
+            for entry in self.files.list(self.root):
+                if entry.folder and (match := _RETIRED.fullmatch(entry.name)) and _is_run_id(match[1]):
+                    self.files.delete(f"{self.root}/{entry.name}")
 
     def runs(self) -> list[str]:
         """List the ids of all runs, by name."""

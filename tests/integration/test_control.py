@@ -18,6 +18,7 @@ from tests.control_behaviour import (
     LeasesBehaviour,
     MigrationBehaviour,
     RequestsBehaviour,
+    RetentionBehaviour,
     RunsBehaviour,
     begin,
     kept,
@@ -76,6 +77,10 @@ class TestCorrections(CorrectionsBehaviour):
 
 class TestApprovals(ApprovalsBehaviour):
     """Approvals in Postgres."""
+
+
+class TestRetention(RetentionBehaviour):
+    """What goes in Postgres."""
 
 
 class TestRequests(RequestsBehaviour):

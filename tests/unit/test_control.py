@@ -21,6 +21,7 @@ from tests.control_behaviour import (
     LeasesBehaviour,
     MigrationBehaviour,
     RequestsBehaviour,
+    RetentionBehaviour,
     RunsBehaviour,
     begin,
     settings,
@@ -58,6 +59,10 @@ class TestCorrections(CorrectionsBehaviour):
 
 class TestApprovals(ApprovalsBehaviour):
     """Approvals in a file."""
+
+
+class TestRetention(RetentionBehaviour):
+    """What goes in a file."""
 
 
 class TestRequests(RequestsBehaviour):

@@ -140,6 +140,15 @@ def test_a_correction_is_planned_for_its_home_partition() -> None:
     assert (("murmur2",), ("audit",), ()) == (plan.partitioner, plan.readers, plan.refused)
 
 
+def test_a_basis_says_nothing_without_the_key() -> None:
+    """Of a row with sensitive values nobody can try what it says; the same key gives the same basis."""
+    bare, one, other, again = (
+        SourceRow(ID, 5, gone=False, values=VALUES, key=key).basis for key in (b"", b"one", b"other", b"one")
+    )
+    assert one == again
+    assert 3 == len({bare, one, other})
+
+
 @pytest.mark.parametrize("by", Partitioner)
 def test_the_home_follows_the_partitioner_of_the_log(by: Partitioner) -> None:
     """Java's, librdkafka's and Sarama's: 11, 6 and 4 for this key."""

@@ -230,7 +230,7 @@ def test_an_event_that_is_published_while_the_source_is_read_is_seen(monkeypatch
     monkeypatch.setattr(apply, "cluster_client", lambda _job: nullcontext(cluster))
     monkeypatch.setattr(apply, "open_link", lambda *_: nullcontext(reader))
     monkeypatch.setattr(apply, "read_sums", lambda *_: {})
-    monkeypatch.setattr(apply, "SourceValues", lambda _: SimpleNamespace(of=lambda _ids: {"u-1": [ROW]}))
+    monkeypatch.setattr(apply, "SourceValues", lambda *_: SimpleNamespace(of=lambda _ids: {"u-1": [ROW]}))
     monkeypatch.setattr("reconcile.pipeline.apply.LogView.read", log)
     job = SimpleNamespace(contract=writer().contract, run=SimpleNamespace(id="run-1", read=lambda _: fence))
     found, _ = apply._Applying(cast("Any", job), *cast("Any", (None, None, None)))._guarded(link)

@@ -27,10 +27,10 @@ from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.log import near_records
 from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, by_partition
-from reconcile.gather.log.index import Index, LogState, extended, plan_extension, pruned
+from reconcile.gather.log.index import Index, LogState, extended, plan_extension
 from reconcile.gather.log.records import Derivation, DerivationOptions
 from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
-from reconcile.gather.log.store import HistoryStore, Home
+from reconcile.gather.log.store import HistoryStore, Home, UnsettledHistoryError
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.client import ClusterClient
 from reconcile.settings import connections
@@ -41,10 +41,6 @@ _LOG = logging.getLogger(__name__)
 
 _ATTEMPTS = 8
 _FEW = 10  # as many values as Spark pushes down one by one
-
-
-class UnsettledHistoryError(UnreachableError):
-    """Raised when the log or the history changed under each attempt to extend it: try again."""
 
 
 class ReplacedTopicError(RefusedError):
@@ -127,13 +123,7 @@ class History:
 
     def prune(self, older_than: datetime) -> History:
         """Give up the oldest segments in which all records are older; what was given up is kept on record."""
-        for _ in range(_ATTEMPTS):
-            index = self.home.load() or self.index
-            smaller = pruned(index, older_than, datetime.now(UTC))
-            if smaller is None or self.home.publish(smaller):
-                self.home.remove_leftovers()
-                return replace(self, index=smaller or index)
-        raise UnsettledHistoryError(f"the history in {self.home.folder} changes all the time: try again")
+        return replace(self, index=self.home.prune(older_than) or self.index)
 
 
 def extend(
@@ -155,6 +145,7 @@ def extend(
     isolation = derivation.isolation
     log = _log_state(topic, settings, isolation)
     home = store.home(topic.cluster, topic.name, log.topic_id, derivation.digest)
+    home.note_use(datetime.now(UTC))
     for _ in range(_ATTEMPTS):
         index = home.load() or _empty(topic, log, derivation)
         extension = plan_extension(index, log, until)

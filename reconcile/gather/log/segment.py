@@ -108,11 +108,23 @@ def write_segment(
     try:
         records = source.records(spark, ranges, headers=derivation.needs_headers)
         stored = derivation.stored(records).sortWithinPartitions(c.ID_HASH, c.PARTITION, c.OFFSET)
+        home.files.mkdirs(home.segments)
         stored.write.options(**_WRITING).parquet(home.uri(name))
+        home.files.restrict(home.path(name))
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
     except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
         said = kafka_options.without_secrets(_said(error), source.settings, source.options)
         raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {said}") from None
+
+
+def rewrite_segment(spark: SparkSession, records: DataFrame, segment: Segment, home: Home, index: Index) -> Segment:
+    """Write some records of a segment into one that takes its place; no index names it yet."""
+    name = home.new_segment(index)
+    ranges = {partition: (held.start, held.end) for partition, held in segment.partitions.items()}
+    records.sortWithinPartitions(c.ID_HASH, c.PARTITION, c.OFFSET).write.options(**_WRITING).parquet(home.uri(name))
+    home.files.restrict(home.path(name))
+    stored = spark.read.schema(records.schema).parquet(literal(home.uri(name)))
+    return _segment(stored, name, ranges, home)
 
 
 def _segment(stored: DataFrame, name: str, ranges: Mapping[int, Range], home: Home) -> Segment:

@@ -323,10 +323,13 @@ class KeptState:
         observed = rows.observe(observation, *(f.expr(each).alias(name) for name, each in _sums(part).items()))
         kept = observed.where(part.kept).select(*_names(part))
         whole = kept if others is None else kept.unionByName(others.select(*_names(part)))
-        whole.write.parquet(self.history.home.files.uri(f"{shelf.folder}/{folder}"))
+        files, path = self.history.home.files, f"{shelf.folder}/{folder}"
+        files.mkdirs(f"{shelf.folder}/rows")
+        whole.write.parquet(files.uri(path))
+        files.restrict(path)
         seen = {name: sums.get(name, 0) + int(found or 0) for name, found in observation.get.items()}
-        files = shelf.files(folder)
-        return Kept(segments=self._segments, rows=seen.pop(_ROWS), sums=seen, folder=folder, files=files)
+        count, listed = seen.pop(_ROWS), shelf.files(folder)
+        return Kept(segments=self._segments, rows=count, sums=seen, folder=folder, files=listed)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ folder; so has a changed derivation.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from reconcile.errors import UnreachableError
-from reconcile.gather.log.index import DamagedIndexError, Index
+from reconcile.gather.log.index import DamagedIndexError, Index, pruned
 from reconcile.workspace import handoff
 from reconcile.workspace.filesystem import FileSystem
 from reconcile.workspace.workspace import Workspace
@@ -26,8 +28,15 @@ KEPT_GENERATIONS = 10
 
 _GENERATION = re.compile(r"\d{8}")
 _FILE = "index.json"
+_USED = "used"
+_ATTEMPTS = 8
+_USE = timedelta(days=1)
 _NEXT = ".next-"
 _SEGMENT = re.compile(r"(\d{8})-[0-9a-f]{12}")
+
+
+class UnsettledHistoryError(UnreachableError):
+    """Raised when the log or the history changed under each attempt to change it: try again."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,24 @@ class HistoryStore:
     def of(cls, workspace: Workspace) -> HistoryStore:
         """Name the folder of the histories that all runs of a workspace share."""
         return cls(workspace.files, f"{workspace.root}/_log")
+
+    def homes(self) -> Iterator[Home]:
+        """List the folders of all histories: those of failure topics, and of what was superseded, too."""
+        for cluster in self._folders(self.root):
+            for topic in self._folders(cluster):
+                yield from self._homes(topic)
+
+    def homes_of(self, cluster: str, topic: str) -> Iterator[Home]:
+        """List the folders of a topic's histories, by whatever rules they were derived."""
+        yield from self._homes(f"{self.root}/{cluster}/{topic}")
+
+    def _homes(self, topic: str) -> Iterator[Home]:
+        return (Home(self.files, each) for each in self._folders(topic))
+
+    def _folders(self, above: str) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [f"{above}/{each.name}" for each in self.files.list(above) if each.folder]
+        return []
 
     def home(self, cluster: str, topic: str, topic_id: str, derivation: str) -> Home:
         """Name the folder for one topic and derivation."""
@@ -70,13 +97,53 @@ class Home:
                 raise DamagedIndexError(f"{path} is damaged: {error}; delete {self.folder}") from None
         raise DamagedIndexError(f"the indexes in {self.folder} vanish while they are read")
 
+    def note_use(self, at: datetime) -> None:
+        """Note that somebody needs this history, once a day: what nobody needs can be pruned."""
+        before = self.last_used()
+        if before is None or at - before > _USE:
+            self.files.write_atomically(f"{self.folder}/{_USED}", [at.isoformat(), "\n"])
+
+    def last_used(self) -> datetime | None:
+        """Read when somebody needed this history, to the day; None where that was not noted."""
+        with suppress(FileNotFoundError, ValueError):
+            return datetime.fromisoformat(self.files.read_text(f"{self.folder}/{_USED}").strip())
+        return None
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        self.files.delete(self.folder)
+
+    def remove_past(self) -> None:
+        """Remove all indexes but the newest, and what only those name, as nobody reads them any more."""
+        generations = self._generations()
+        for generation in generations[:-1]:
+            self._remove(self._generation(generation))
+        if generations:
+            self.remove_leftovers()
+
+    def remove_state(self) -> None:
+        """Remove what is kept of the log's state: it is made anew when somebody asks for it."""
+        self.files.delete(f"{self.folder}/state")
+
+    def stored_segments(self) -> list[str]:
+        """List the segments that are there, whether an index names them or not."""
+        with suppress(FileNotFoundError):
+            names = [each.name for each in self.files.list(self.segments) if _SEGMENT.fullmatch(each.name)]
+            return [each for each in names if any(one.size for one in self.files.list(self.path(each)))]
+        return []
+
     def new_segment(self, index: Index) -> str:
         """Name a segment that the index after this one is to name."""
         return f"{index.generation:08d}-{uuid4().hex[:12]}"
 
+    @property
+    def segments(self) -> str:
+        """The folder of all segments."""
+        return f"{self.folder}/segments"
+
     def path(self, segment: str) -> str:
         """Name the folder of a segment."""
-        return f"{self.folder}/segments/{segment}"
+        return f"{self.segments}/{segment}"
 
     def uri(self, segment: str) -> str:
         """Name the folder of a segment as Spark knows it."""
@@ -100,6 +167,21 @@ class Home:
             return False
         return True
 
+    def prune(self, older_than: datetime) -> Index | None:
+        """Give up the oldest segments in which all records are older; return the index then, None where there is none.
+
+        Raises UnsettledHistoryError where others change it at each attempt.
+        """
+        for _ in range(_ATTEMPTS):
+            index = self.load()
+            if index is None:
+                return None
+            smaller = pruned(index, older_than, datetime.now(UTC))
+            if smaller is None or self.publish(smaller):
+                self.remove_leftovers()
+                return smaller or index
+        raise UnsettledHistoryError(f"the history in {self.folder} changes all the time: try again")
+
     def remove_leftovers(self) -> None:
         """Remove old indexes, and all segments that no index names and none can name any more.
 
@@ -114,7 +196,7 @@ class Home:
                 index = handoff.parse(Index, self.files.read_text(self._index(generation)))
                 named |= {segment.name for segment in index.segments}
         with suppress(FileNotFoundError):
-            for entry in self.files.list(f"{self.folder}/segments"):
+            for entry in self.files.list(self.segments):
                 match = _SEGMENT.fullmatch(entry.name)
                 if match and entry.name not in named and int(match[1]) < generations[-1]:
                     self._remove(self.path(entry.name))

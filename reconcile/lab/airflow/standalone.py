@@ -22,6 +22,7 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.files import committed
 from reconcile.lab import process
 from reconcile.lab.folder import write_atomically
+from reconcile.workspace.filesystem import make_private_file
 
 USER = "admin"
 
@@ -94,10 +95,10 @@ class Standalone:
         write_atomically(self.home / "plugins" / "reconcile_plugin.py", _PLUGIN)
         if not (self.home / "passwords.json").exists():
             made = json.dumps({USER: secrets.token_urlsafe(12)})
-            write_atomically(self.home / "passwords.json", made, mode=0o600)
+            write_atomically(self.home / "passwords.json", made)
         if not (self.home / "fernet.key").exists():  # connections are encrypted with it
             made = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode("ascii")
-            write_atomically(self.home / "fernet.key", made, mode=0o600)
+            write_atomically(self.home / "fernet.key", made)
         done = subprocess.run(
             [sys.executable, "-m", "reconcile.lab.airflow.provide"],
             input=json.dumps(wanted),
@@ -122,6 +123,7 @@ class Standalone:
 
     def spawn(self, log: Path, *arguments: str) -> None:
         """Start a Python program that outlives us, in the environment of this Airflow, which ends with it."""
+        make_private_file(log)
         with log.open("ab") as out:
             subprocess.run(
                 [sys.executable, "-c", _DETACH, sys.executable, *arguments],
@@ -131,6 +133,7 @@ class Standalone:
                 stdout=out,
                 stderr=out,
                 check=True,
+                umask=0o077,
             )
 
     def healthy(self) -> bool:
