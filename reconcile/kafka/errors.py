@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.kafka import options as kafka_options
+from reconcile.kafka.reader import READER_GROUP
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _SHOWN = 2
 _TIMES = re.compile(r" \((after [^()]*|\d+ identical[^()]*)\)")
+
+
+class Right(NamedTuple):
+    """A right in a cluster."""
+
+    operation: str
+    kind: Literal["topic", "group", "cluster"]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.operation} on the {self.kind} {self.name}".rstrip()
+
+
+_USUAL = (Right("Read", "topic"), Right("Describe", "group", READER_GROUP), Right("Describe", "cluster"))
+"""What is lacking where a client was refused something beside what it asked for."""
+HOW_TO_GRANT = "`reconcile contract grants` prints all that is needed"
 
 
 class ClusterUnreachableError(UnreachableError):
@@ -34,19 +51,28 @@ def unusable(name: str, config: Mapping[str, Any], error: BaseException) -> Clus
 
 
 def unanswered(
-    name: str, config: Mapping[str, Any], heard: Sequence[KafkaError], error: BaseException, wanted: str
+    name: str,
+    config: Mapping[str, Any],
+    heard: Sequence[KafkaError],
+    error: BaseException,
+    wanted: str,
+    right: Right | None = None,
 ) -> ClusterUnreachableError | ClusterRefusedError:
-    """Build the error for what was wanted and not answered; `heard` is what the client said of its connections."""
+    """Build the error for what was wanted and not answered; `heard` is what the client said of its connections.
+
+    `right` is what one needs to see it.
+    """
     from confluent_kafka import KafkaError, KafkaException
 
     code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
-    rights = {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: "Describe and Read on the topic",
-        KafkaError.GROUP_AUTHORIZATION_FAILED: "Describe on the group",
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Describe on the cluster",
+    kinds = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+        KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
     }
-    if code in rights:
-        return ClusterRefusedError(f"the cluster {name} does not let us see {wanted}: grant {rights[code]}")
+    if (kind := kinds.get(code)) is not None:
+        lacking = next(each for each in (right, *_USUAL) if each is not None and each.kind == kind)
+        return ClusterRefusedError(f"the cluster {name} does not let us see {wanted}: grant {lacking}; {HOW_TO_GRANT}")
     if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) and heard:
         return unconnected(name, heard)
     return ClusterUnreachableError(f"the cluster {name} does not tell {wanted}: {_text(config, error)}; try again")
