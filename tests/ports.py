@@ -43,6 +43,7 @@ OWNERS = (
     "changed rows",
     "changed only",
     "secure lab",
+    "second secure lab",
 )
 ROOM = 40
 """How many owners a worker has room for."""

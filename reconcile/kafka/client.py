@@ -348,7 +348,7 @@ class ClusterClient:
             self._admin.poll(0.02)
             down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._heard)
             if down and time.monotonic() > started + _ALL_DOWN_FOR:
-                raise errors.unconnected(self.name, self._heard)
+                raise errors.unconnected(self.name, self.config, self._heard)
         self._answer(future, "who it is")
         self._heard.clear()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.kafka import options as kafka_options
+from reconcile.kafka.listener import speaks_tls
 from reconcile.kafka.reader import READER_GROUP
 
 if TYPE_CHECKING:
@@ -74,12 +75,14 @@ def unanswered(
         lacking = next(each for each in (right, *_USUAL) if each is not None and each.kind == kind)
         return ClusterRefusedError(f"the cluster {name} does not let us see {wanted}: grant {lacking}; {HOW_TO_GRANT}")
     if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) and heard:
-        return unconnected(name, heard)
+        return unconnected(name, config, heard)
     return ClusterUnreachableError(f"the cluster {name} does not tell {wanted}: {_text(config, error)}; try again")
 
 
-def unconnected(name: str, heard: Sequence[KafkaError]) -> ClusterUnreachableError | ClusterRefusedError:
-    """Build the error for a cluster that no connection can be had to."""
+def unconnected(
+    name: str, config: Mapping[str, Any], heard: Sequence[KafkaError]
+) -> ClusterUnreachableError | ClusterRefusedError:
+    """Build the error for a cluster that no connection can be had to; query what listens where nothing says it."""
     from confluent_kafka import KafkaError
 
     advice = {
@@ -99,6 +102,20 @@ def unconnected(name: str, heard: Sequence[KafkaError]) -> ClusterUnreachableErr
         if code in codes:
             kind = ClusterUnreachableError if code == KafkaError._RESOLVE else ClusterRefusedError
             return kind(f"the cluster {name} cannot be reached: {said}. {what_to_do}")
+    protocol = str(config.get("security.protocol", "PLAINTEXT"))
+    if not texts and (with_tls := speaks_tls(config["bootstrap.servers"])) is not None:
+        if with_tls is not protocol.endswith("SSL"):
+            what, fitting = ("TLS", "SSL or SASL_SSL") if with_tls else ("no TLS", "PLAINTEXT or SASL_PLAINTEXT")
+            return ClusterRefusedError(
+                f"the cluster {name} cannot be reached: what listens there speaks {what}, and our connections are"
+                f" {protocol}. Set security.protocol to {fitting}"
+            )
+        if protocol == "SSL":
+            return ClusterRefusedError(
+                f"the cluster {name} cannot be reached: it agreed on TLS, and then ended our connections, as one does"
+                " that wants a log-in, or a certificate of ours. Set security.protocol to SASL_SSL, or"
+                " ssl.certificate.location and ssl.key.location"
+            )
     return ClusterUnreachableError(
         f"the cluster {name} cannot be reached: {said}. See that it is up and that `bootstrap` is right"
     )

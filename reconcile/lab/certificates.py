@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -54,7 +55,9 @@ class Authority:
         if not (self.folder / "ca.pem").exists():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
-            begun = _begun("reconcile lab", key.public_key(), VALID)
+            # A name of its own: two authorities of one name are told apart by their signatures alone.
+            name = f"reconcile lab {secrets.token_hex(4)}"
+            begun = _begun(name, key.public_key(), VALID)
             signs = x509.KeyUsage(
                 key_cert_sign=True,
                 crl_sign=True,
@@ -64,7 +67,7 @@ class Authority:
                 **dict.fromkeys(("key_agreement", "encipher_only", "decipher_only"), False),
             )
             made = (
-                begun.issuer_name(_named("reconcile lab"))
+                begun.issuer_name(_named(name))
                 .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
                 .add_extension(signs, critical=True)
                 .sign(key, hashes.SHA256())
