@@ -151,7 +151,7 @@ class Transactions:
         except KafkaException as error:
             raise self._failure(error, "write corrections") from None
         if errors:
-            raise self._failure(KafkaException(errors[0]), "write corrections")
+            raise self._failure(KafkaException(_reason(writer, errors[0])), "write corrections")
         return [offsets[number] for number in range(len(corrections))]
 
     def commit(self) -> None:
@@ -285,6 +285,20 @@ def _fatal_error() -> Iterator[None]:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
         raise
+
+
+def _reason(writer: _Writer, error: KafkaError) -> KafkaError:
+    """Query why records were thrown away, where that is all that their reports say."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    if error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        return error
+    try:
+        # It cannot begin another one: it says what is wrong with this one.
+        writer.producer.begin_transaction()
+    except KafkaException as refused:
+        return refused.args[0] if refused.args[0].code() != KafkaError._STATE else error
+    return error
 
 
 def _delivered(
