@@ -19,5 +19,5 @@ for name in user login billing activity; do
   role "${name}_service" "$SERVICE_PASSWORD"
   run postgres -v name="$name" -v owner="${name}_service" <<< 'create database :"name" owner :"owner"'
   run "$name" -v owner="${name}_service" <<< 'alter schema public owner to :"owner"'
-  { echo "set role ${name}_service;"; cat "/sql/lab/$name.sql"; echo "reset role;"; cat /sql/roles/reader.sql; } | run "$name"
+  { echo "set role ${name}_service;"; cat "/sql/lab/$name.sql"; echo "reset role;"; cat /sql/lab/reader.sql; } | run "$name"
 done

@@ -43,6 +43,8 @@ OWNERS = (
     "changed rows",
     "changed only",
     "at rest",
+    "secure lab",
+    "second secure lab",
 )
 ROOM = 40
 """How many owners a worker has room for."""

@@ -13,7 +13,11 @@ from reconcile.cli.output import print_json
 from reconcile.contract.model import Contract, json_schema, load_contract
 from reconcile.errors import InvalidFileError, Problem
 from reconcile.files import committed
+from reconcile.pipeline import grants as pipeline_grants
+from reconcile.pipeline.grants import Purpose
+from reconcile.settings.connections import Store
 from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
+from reconcile.settings.urls import PostgresUrl
 
 COULD_NOT_TELL = 2
 EXAMPLES = ("user-account", "user-balance", "user-activity")
@@ -64,6 +68,73 @@ def check(context: click.Context, file: Path, config: Path | None, workspace: st
 
 
 @contract.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--for",
+    "purposes",
+    type=click.Choice([each.value for each in Purpose]),
+    multiple=True,
+    default=(Purpose.AUDIT.value,),
+    show_default=True,
+    help="What the rights are for; may be given several times.",
+)
+@options.consumers
+@click.option("--role", default="reconcile_reader", show_default=True, help="Who gets the rights in Postgres.")
+@click.option("--principal", default="User:reconcile", show_default=True, help="Who gets the rights in Kafka.")
+@click.option("--store", help="Only the SQL for this store.")
+@click.option("--kafka", is_flag=True, help="Only the lines for Kafka.")
+@options.config
+@options.workspace
+@options.as_json
+def grants(
+    file: Path,
+    purposes: tuple[str, ...],
+    consumers: tuple[str, ...],
+    role: str,
+    principal: str,
+    store: str | None,
+    kafka: bool,
+    config: Path | None,
+    workspace: str | None,
+    as_json: bool,
+) -> None:
+    """Print the rights that the contract FILE needs: SQL for each Postgres, and calls of kafka-acls.
+
+    Nothing is connected. `apply` is beside `audit`: who emits corrections needs both. With --config, stores that are
+    no Postgres are said.
+    """
+    from reconcile.consumer.declared import find_consumer
+
+    checked = load_contract(file)
+    for each in consumers:
+        find_consumer(checked, each, file)
+    wanted = [Purpose(each) for each in dict.fromkeys(purposes)]
+    statements = {each: pipeline_grants.store_sql(checked, each, role, consumers) for each in wanted}
+    calls = {
+        each: [one.command(principal) for one in pipeline_grants.kafka_grants(checked, each, consumers)]
+        for each in wanted
+    }
+    others = {} if config is None else _no_postgres(load_settings(config, workspace), checked)
+    if as_json:
+        from reconcile.cli.outputs import ContractGrants
+
+        print_json(ContractGrants(sql=statements, kafka=calls))
+        return
+    for purpose in wanted:
+        for name, text in statements[purpose].items():
+            if not kafka and store in (None, name):
+                click.echo(f"-- {purpose}: in the database of {name}, as the owner of its tables{others.get(name, '')}")
+                if purpose is Purpose.AUDIT:
+                    click.echo(f"-- once, by who may: alter role {role} set default_transaction_read_only = on;")
+                click.echo(f"{text}\n")
+    for purpose in wanted:
+        if store is None:
+            where = "KAFKA holds --bootstrap-server HOST:PORT --command-config FILE"
+            click.echo(f"# {purpose}: in the cluster {checked.topic.cluster}; {where}")
+            click.echo("\n".join([*calls[purpose], ""]))
+
+
+@contract.command()
 def schema() -> None:
     """Print the JSON Schema of contracts."""
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
@@ -86,6 +157,16 @@ def _unknown(checked: Contract, settings: Settings) -> Iterator[Problem]:
             settings.connection(name)
         except UnknownConnectionError as error:
             yield Problem(path, str(error))
+
+
+def _no_postgres(settings: Settings, checked: Contract) -> dict[str, str]:
+    """Say of which stores the statements are a list to go by, and not to be run."""
+    addresses = {each: settings.connection(each) for each in checked.stores}
+    return {
+        name: "; it is no Postgres: grant the same there in its own words"
+        for name, each in addresses.items()
+        if not (isinstance(each, Store) and isinstance(each.resolve(), PostgresUrl))
+    }
 
 
 def _summary(checked: Contract) -> str:

@@ -50,8 +50,9 @@ def lab() -> None:
 @click.option("--postgres-port", type=_PORT, default=Ports.postgres, show_default=True)
 @click.option("--kafka-port", type=_PORT, default=Ports.kafka, show_default=True)
 @click.option("--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's controller.")
+@click.option("--secure", is_flag=True, help="Both servers want TLS and a password, and Kafka grants no right unasked.")
 @options.as_json
-def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_json: bool) -> None:
+def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, secure: bool, as_json: bool) -> None:
     """Start the servers, and create databases and topics. Does nothing if they run.
 
     Writes reconcile.yaml beside the folder, with the connections of this world.
@@ -61,7 +62,7 @@ def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, as_j
     ports = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
     source = click.get_current_context().get_parameter_source
     chosen = {name: port for name, port in ports.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
-    world.up(lab, replace(lab.state().ports, **chosen) if chosen else None)
+    world.up(lab, replace(lab.state().ports, **chosen) if chosen else None, secure=secure)
     where = world.status(lab)
     if as_json:
         _print_status(where)

@@ -22,6 +22,7 @@ from reconcile.errors import Problem
 from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, UnreadableLink
 from reconcile.lab.truth import Truth
 from reconcile.pipeline.forgetting import Forgotten
+from reconcile.pipeline.grants import Purpose
 from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
 from reconcile.pipeline.retention import Pruned
 from reconcile.pipeline.runs import RunLine
@@ -57,6 +58,15 @@ class ContractCheck(Output):
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     """What is so, as the contract says, and does harm."""
+
+
+class ContractGrants(Output):
+    """The rights that a contract needs, by what they are for."""
+
+    sql: dict[Purpose, dict[str, str]]
+    """The statements for each store."""
+    kafka: dict[Purpose, list[str]]
+    """Calls of kafka-acls."""
 
 
 class RunArtifacts(Part):
@@ -476,7 +486,8 @@ class TruthOutput(Output):
 
 
 OUTPUTS: Mapping[str, Any] = {
-    "contract check": ContractCheck, "run": RunOutput, "gather": GatherOutput, "audit": AuditOutput,
+    "contract check": ContractCheck, "contract grants": ContractGrants,
+    "run": RunOutput, "gather": GatherOutput, "audit": AuditOutput,
     "quality": QualityOutput, "plan": Plan, "apply": Applied, "verify": Verified, "findings": FindingsOutput,
     "explain": ExplainOutput, "trace": TraceOutput, "runs": RunsOutput, "report": ReportOutput,
     "history": HistoryOutput, "fence": FenceOutput, "doctor": DoctorOutput, "request": RequestOutput,

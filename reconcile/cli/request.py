@@ -13,7 +13,7 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import RequestOutput
 from reconcile.contract.model import load_contract
-from reconcile.errors import UnreachableError
+from reconcile.errors import RefusedError, UnreachableError
 from reconcile.pipeline.job import ids_of
 from reconcile.settings.settings import Settings
 
@@ -76,6 +76,6 @@ def _sent(settings: Settings, cluster: str, wanted: RequestRecord) -> str | None
 
     try:
         send(settings.cluster(cluster).resolve(), wanted)
-    except UnreachableError as error:
+    except (RefusedError, UnreachableError) as error:
         return str(error)
     return None

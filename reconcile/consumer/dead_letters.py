@@ -119,7 +119,7 @@ class DeadLetters:
     def _newest(self) -> list[KafkaMessage]:
         """Read the newest record of each key; one that was cleaned is not among them."""
         found: dict[Any, KafkaMessage] = {}
-        with closing(ClusterClient("the cluster of the dead letters", self._kafka)) as cluster:
+        with closing(ClusterClient("of the dead letters", self._kafka)) as cluster:
             partitions = cluster.topic(self.topic).partitions
             begins, ends = cluster.begins(self.topic, partitions), cluster.ends(self.topic, partitions)
         options = {**self._kafka, "log_level": 0, "auto.offset.reset": "earliest"}

@@ -19,6 +19,8 @@ from reconcile.consumer.processor import Done, Fenced, Processor, Result, Waits
 from reconcile.consumer.reading import Reading, record_place
 from reconcile.consumer.store import HeldPartition
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.errors import HOW_TO_GRANT, Right
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer as KafkaConsumer
@@ -36,6 +38,8 @@ _OTHERS_FIRST = 1.5
 """The partition whose message failed as a probe waits this much longer than the others, so that another is tried."""
 _WHERE_IT_IS = -1
 """The offset of a paused partition from which nothing was taken that has to be read again."""
+CLUSTER = "of the consumer"
+"""What errors call the cluster that it reads."""
 Partition = tuple[str, int]
 T = TypeVar("T")
 
@@ -104,10 +108,12 @@ class Member:
 
     def _look_for_topics(self) -> None:
         """Make sure that the cluster answers and has the topics; say what is wrong otherwise."""
+        # A consumer hears what is wrong with its connection only as it polls, and goes on trying.
+        self._until_answered(lambda: ClusterClient(CLUSTER, of_the_cluster(self._options)).close())
         for topic in self._topics:
             found = self._until_answered(lambda: self._consumer.list_topics(topic, _TO_ANSWER).topics[topic])  # noqa: B023
             if found.error is not None:
-                raise RefusedError(f"the group {self._group} cannot read {topic}: {found.error.str()}")
+                raise self._unreadable(found.error)
 
     def _take(self, record: KafkaMessage) -> None:
         if (message := self._arrived(record)) is not None:
@@ -228,8 +234,19 @@ class Member:
             Code.TOPIC_AUTHORIZATION_FAILED,
             Code.GROUP_AUTHORIZATION_FAILED,
         ):
-            raise RefusedError(f"the group {self._group} cannot read {', '.join(self._topics)}: {error.str()}")
+            raise self._unreadable(error)
         _LOG.warning("Kafka: %s", error.str())
+
+    def _unreadable(self, error: KafkaError) -> RefusedError:
+        from confluent_kafka import KafkaError as Code
+
+        topics = ", ".join(self._topics)
+        lacking = {
+            Code.TOPIC_AUTHORIZATION_FAILED: Right("Read", "topic", topics),
+            Code.GROUP_AUTHORIZATION_FAILED: Right("Read", "group", self._group),
+        }.get(error.code())
+        what_to_do = f": grant {lacking}; {HOW_TO_GRANT}" if lacking else f": {error.str()}"
+        return RefusedError(f"the group {self._group} cannot read {topics}{what_to_do}")
 
     def _holds(self, message: Message) -> bool:
         """Make sure that this member holds the message's partition: the group says so, and then the fence does."""
@@ -364,6 +381,12 @@ class Member:
             self._processor.forget(*partition)
             if self._observer is not None:
                 self._observer.lost(self._processor.group, *partition)
+
+
+def of_the_cluster(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Choose the options that any client takes: how to reach the cluster, and who one is."""
+    prefixes = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "reconnect.", "retry.")
+    return {name: value for name, value in options.items() if name.startswith(prefixes) or name == "error_cb"}
 
 
 def _log(error: KafkaError) -> None:

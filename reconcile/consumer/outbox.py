@@ -11,6 +11,7 @@ from reconcile.consumer.decision import FailureKind
 from reconcile.consumer.recovery import Recovery
 from reconcile.consumer.store import ConsumerStore, Outgoing
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.kafka.errors import Right
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -53,6 +54,8 @@ class OutboxSender:
                 self.wake.clear()
 
     def _deliver(self, records: Sequence[Outgoing]) -> None:
+        from confluent_kafka import KafkaError
+
         refused: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _message: Any) -> None:
@@ -67,9 +70,12 @@ class OutboxSender:
         left = self._producer.flush(_TO_DELIVER)
         for error in refused:
             if not error.retriable() and not error.name().startswith("_MSG_TIMED_OUT"):
+                topics = ", ".join(sorted({each.topic for each in records}))
+                may_not = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+                what_to_do = f"grant {Right('Write', 'topic', topics)}" if may_not else "change the topic"
                 raise RefusedError(
-                    f"records of {', '.join(sorted({each.topic for each in records}))} cannot be sent: {error.str()}."
-                    " They are kept: change the topic, and start the consumer again"
+                    f"records of {topics} cannot be sent: {error.str()}. They are kept: {what_to_do}, and start the"
+                    " consumer again"
                 )
         if refused or left:
             raise UnreachableError(

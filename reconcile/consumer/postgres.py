@@ -28,6 +28,7 @@ from reconcile.consumer.store import ContendedError, HeldPartition, Noted, Outgo
 from reconcile.domain.event import spelled
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.files import committed
+from reconcile.settings import urls
 from reconcile.settings.urls import PostgresUrl
 
 if TYPE_CHECKING:
@@ -520,6 +521,11 @@ class LibraryStore:
         try:
             with opened.cursor() as asking:
                 yield asking
+        except psycopg2.errors.InsufficientPrivilege as error:
+            raise RefusedError(
+                f"the store of the group {self.group}: {error.diag.message_primary}; grant the account what"
+                " `reconcile contract grants --for consumer` prints"
+            ) from error
         except psycopg2.Error as error:
             self._explain(error)
         finally:
@@ -528,7 +534,12 @@ class LibraryStore:
     def _open(self) -> SharedConnection:
         if self._opened is None or self._opened.closed:
             arguments = {"application_name": "reconcile-consumer", **_USUAL, **self._url.libpq()}
-            opened = psycopg2.connect(**arguments, connection_factory=SharedConnection)
+            try:
+                opened = psycopg2.connect(**arguments, connection_factory=SharedConnection)
+            except psycopg2.OperationalError as error:
+                if self._backend is not None:  # it was open before: what is wrong now may pass
+                    raise
+                raise _unopened(self._url, error) from error
             try:
                 self._prepare(opened)
             except BaseException:
@@ -578,6 +589,14 @@ class LibraryStore:
         raise error
 
 
+def _unopened(url: PostgresUrl, error: psycopg2.OperationalError) -> RefusedError | UnreachableError:
+    """Build the error for a store that no connection can be had to."""
+    where, said = f"{url.host}:{url.port}/{url.database}", " ".join(str(error).split())
+    if (what_to_do := urls.to_correct(said)) is None:
+        return UnreachableError(f"the store {where} does not answer: {said}; start again once it does")
+    return RefusedError(f"the store {where} refuses us: {said}. {what_to_do}")
+
+
 def migrations() -> list[tuple[int, str, str]]:
     """Read the library's migrations: their numbers, their names, and their SQL."""
     files = sorted(committed("sql", "consumer").glob("[0-9]*.sql"))
@@ -601,7 +620,7 @@ def migrate(url: PostgresUrl) -> list[str]:
             " that may create it, or have somebody apply what `reconcile consumer migrate --print` prints"
         ) from None
     except psycopg2.OperationalError as error:
-        raise UnreachableError(f"{where}: {str(error).strip()}") from None
+        raise _unopened(url, error) from None
 
 
 def _migrate(url: PostgresUrl) -> list[str]:

@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
+from reconcile.settings import urls
 
 _TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode", "locked")
 
@@ -59,6 +60,8 @@ def control_error(place: str, error: SQLAlchemyError) -> ReconcileError:
     if not isinstance(error, DBAPIError) or error.orig is None:
         raise error
     message, code = _message(error.orig), getattr(error.orig, "pgcode", None)
+    if code is None and hasattr(error.orig, "pgcode") and (what_to_do := urls.to_correct(message)) is not None:
+        return ControlRefusedError(f"the control store {place} refuses us: {message}. {what_to_do}")
     if _is_lost(error, code, message):
         return ControlUnreachableError(
             f"the control store {place} cannot be reached: {message}. See that it is up and that control_store.url is"

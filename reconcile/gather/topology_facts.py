@@ -150,7 +150,7 @@ def _span(cluster: ClusterClient, topic: str) -> tuple[Offsets, Offsets]:
 
 
 def _newest_keys(cluster: ClusterClient, topic: str, begins: Offsets, ends: Offsets) -> tuple[int, int]:
-    with cluster.explaining(f"the records of {topic}"):
+    with cluster.reading_records(topic):
         keys = [record.key() for record in read_newest(cluster.config, topic, begins, ends, _NEWEST)]
     return len(keys), len(set(keys))
 

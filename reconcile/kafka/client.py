@@ -16,7 +16,7 @@ from reconcile.config.validation import suggestion
 from reconcile.config.yamlfile import quoted
 from reconcile.kafka import errors, group_offsets
 from reconcile.kafka import options as kafka_options
-from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, TopicMissingError
+from reconcile.kafka.errors import ClusterRefusedError, ClusterUnreachableError, Right, TopicMissingError
 from reconcile.kafka.layout import TopicLayout, layout
 from reconcile.kafka.reader import LogReader, place_of
 
@@ -133,20 +133,27 @@ class ClusterClient:
         if hasattr(self, "_admin"):
             del self._admin
 
-    def failure(self, error: BaseException, wanted: str) -> ClusterUnreachableError | ClusterRefusedError:
-        """Build our error for something that was wanted and not answered."""
-        return errors.unanswered(self.name, self.config, self._heard, error, wanted)
+    def failure(
+        self, error: BaseException, wanted: str, right: Right | None = None
+    ) -> ClusterUnreachableError | ClusterRefusedError:
+        """Build our error for something that was wanted and not answered; `right` is what one needs to see it."""
+        return errors.unanswered(self.name, self.config, self._heard, error, wanted, right)
 
     @contextmanager
-    def explaining(self, wanted: str) -> Iterator[None]:
-        """Raise our errors for what Kafka's client raises during the block, in which something is read."""
+    def reading_records(self, topic: str) -> Iterator[None]:
+        """Raise our errors for what Kafka's client raises during the block, in which a topic's records are read."""
+        with self._explaining(f"the records of {topic}", Right("Read", "topic", topic)):
+            yield
+
+    @contextmanager
+    def _explaining(self, wanted: str, right: Right | None) -> Iterator[None]:
         from confluent_kafka import KafkaException
 
         try:
             yield
         except (KafkaException, TimeoutError) as error:
             self._admin.poll(0)
-            raise self.failure(error, wanted) from None
+            raise self.failure(error, wanted, right) from None
 
     def brokers(self) -> int:
         """Count the brokers that are up."""
@@ -183,7 +190,8 @@ class ClusterClient:
             if topic is None:
                 result[name] = None
                 continue
-            entries = self._answer(answers[resources[name]], f"the settings of the topic {name}")
+            right = Right("DescribeConfigs", "topic", name)
+            entries = self._answer(answers[resources[name]], f"the settings of the topic {name}", right)
             settings = {key: str(entry.value) for key, entry in entries.items()}
             in_step = {each.id: (len(each.replicas), len(each.isr)) for each in topic.partitions}
             result[name] = layout(name, in_step, settings)
@@ -211,8 +219,9 @@ class ClusterClient:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=_TIMEOUT,
         )
-        wanted, absent = f"the times of {topic}", KafkaError._UNSUPPORTED_FEATURE
-        answers = (self._answer_unless(absent, future, wanted) for future in futures.values())
+        wanted, right = f"the times of {topic}", Right("Describe", "topic", topic)
+        absent = KafkaError._UNSUPPORTED_FEATURE
+        answers = (self._answer_unless(absent, future, wanted, right) for future in futures.values())
         return max((answer.timestamp for answer in answers if answer is not None), default=-1)
 
     def next_records(self, topic: str, places: Mapping[int, int], isolation: str) -> dict[int, int | None]:
@@ -230,7 +239,7 @@ class ClusterClient:
         if not places:
             return found
         with (
-            self.explaining(f"the records of {topic}"),
+            self.reading_records(topic),
             closing(LogReader({**self.config, **_SMALL_FETCHES}, topic, isolation)) as reader,
         ):
             reader.start(places)
@@ -261,10 +270,16 @@ class ClusterClient:
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int | None]:
         """Query the offset that a group would read next in each partition; None where it committed nothing."""
-        with self.explaining(f"the offsets of the group {group}"):
+        from confluent_kafka import KafkaError, KafkaException
+
+        with self._explaining(f"the offsets of the group {group}", Right("Describe", "group", group)):
             answers = group_offsets.committed(self.config, group, topic, partitions, _TIMEOUT)
         found: dict[int, int | None] = {}
         for place in answers:
+            if place.error is not None and place.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self.failure(
+                    KafkaException(place.error), f"the offsets of {topic}", Right("Describe", "topic", topic)
+                )
             if place.error is not None:
                 raise ClusterUnreachableError(
                     f"the offset of the group {group} in partition {place.partition} cannot be read: {place.error};"
@@ -333,19 +348,21 @@ class ClusterClient:
             self._admin.poll(0.02)
             down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._heard)
             if down and time.monotonic() > started + _ALL_DOWN_FOR:
-                raise errors.unconnected(self.name, self._heard)
+                raise errors.unconnected(self.name, self.config, self._heard)
         self._answer(future, "who it is")
         self._heard.clear()
 
-    def _answer(self, future: Future[Answer], wanted: str) -> Answer:
-        with self.explaining(wanted):
+    def _answer(self, future: Future[Answer], wanted: str, right: Right | None = None) -> Answer:
+        with self._explaining(wanted, right):
             return future.result(_TIMEOUT + 5)
 
-    def _answer_unless(self, absent: int, future: Future[Answer], wanted: str) -> Answer | None:
+    def _answer_unless(
+        self, absent: int, future: Future[Answer], wanted: str, right: Right | None = None
+    ) -> Answer | None:
         """Wait for an answer; None where the error has the code that says: there is no such thing."""
         from confluent_kafka import KafkaException
 
-        with self.explaining(wanted):
+        with self._explaining(wanted, right):
             try:
                 return future.result(_TIMEOUT + 5)
             except KafkaException as error:
@@ -361,7 +378,10 @@ class ClusterClient:
         # Not `list_topics(name)`: it creates the topic where brokers do that for whoever asks.
         futures = self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT)
         absent = KafkaError.UNKNOWN_TOPIC_OR_PART
-        return {name: self._answer_unless(absent, futures[name], f"the topic {name}") for name in names}
+        return {
+            name: self._answer_unless(absent, futures[name], f"the topic {name}", Right("Describe", "topic", name))
+            for name in names
+        }
 
     def _described_groups(self, names: list[str]) -> dict[str, ConsumerGroupDescription | None]:
         from confluent_kafka import KafkaError
@@ -370,7 +390,10 @@ class ClusterClient:
             return {}
         futures = self._admin.describe_consumer_groups(names, request_timeout=_TIMEOUT)
         absent = KafkaError.GROUP_ID_NOT_FOUND
-        return {name: self._answer_unless(absent, futures[name], f"the group {name}") for name in names}
+        return {
+            name: self._answer_unless(absent, futures[name], f"the group {name}", Right("Describe", "group", name))
+            for name in names
+        }
 
     def _lists_all_groups(self) -> bool:
         """Query whether the account may list every group: the cluster leaves out those that it may not describe."""
@@ -395,10 +418,10 @@ class ClusterClient:
 
         spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        wanted = {TopicPartition(topic, partition): spec for partition in partitions}
+        wanted, right = {TopicPartition(topic, each): spec for each in partitions}, Right("Describe", "topic", topic)
         futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT)
         return {
-            place.partition: self._answer(future, f"the offsets of {topic}, partition {place.partition}").offset
+            place.partition: self._answer(future, f"the offsets of {topic}, partition {place.partition}", right).offset
             for place, future in futures.items()
         }
 

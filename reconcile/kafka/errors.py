@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.kafka import options as kafka_options
+from reconcile.kafka.listener import speaks_tls
+from reconcile.kafka.reader import READER_GROUP
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _SHOWN = 2
 _TIMES = re.compile(r" \((after [^()]*|\d+ identical[^()]*)\)")
+
+
+class Right(NamedTuple):
+    """A right in a cluster."""
+
+    operation: str
+    kind: Literal["topic", "group", "cluster"]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.operation} on the {self.kind} {self.name}".rstrip()
+
+
+_USUAL = (Right("Read", "topic"), Right("Describe", "group", READER_GROUP), Right("Describe", "cluster"))
+"""What is lacking where a client was refused something beside what it asked for."""
+HOW_TO_GRANT = "`reconcile contract grants` prints all that is needed"
 
 
 class ClusterUnreachableError(UnreachableError):
@@ -34,26 +52,37 @@ def unusable(name: str, config: Mapping[str, Any], error: BaseException) -> Clus
 
 
 def unanswered(
-    name: str, config: Mapping[str, Any], heard: Sequence[KafkaError], error: BaseException, wanted: str
+    name: str,
+    config: Mapping[str, Any],
+    heard: Sequence[KafkaError],
+    error: BaseException,
+    wanted: str,
+    right: Right | None = None,
 ) -> ClusterUnreachableError | ClusterRefusedError:
-    """Build the error for what was wanted and not answered; `heard` is what the client said of its connections."""
+    """Build the error for what was wanted and not answered; `heard` is what the client said of its connections.
+
+    `right` is what one needs to see it.
+    """
     from confluent_kafka import KafkaError, KafkaException
 
     code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
-    rights = {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: "Describe and Read on the topic",
-        KafkaError.GROUP_AUTHORIZATION_FAILED: "Describe on the group",
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Describe on the cluster",
+    kinds = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+        KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
     }
-    if code in rights:
-        return ClusterRefusedError(f"the cluster {name} does not let us see {wanted}: grant {rights[code]}")
+    if (kind := kinds.get(code)) is not None:
+        lacking = next(each for each in (right, *_USUAL) if each is not None and each.kind == kind)
+        return ClusterRefusedError(f"the cluster {name} does not let us see {wanted}: grant {lacking}; {HOW_TO_GRANT}")
     if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) and heard:
-        return unconnected(name, heard)
+        return unconnected(name, config, heard)
     return ClusterUnreachableError(f"the cluster {name} does not tell {wanted}: {_text(config, error)}; try again")
 
 
-def unconnected(name: str, heard: Sequence[KafkaError]) -> ClusterUnreachableError | ClusterRefusedError:
-    """Build the error for a cluster that no connection can be had to."""
+def unconnected(
+    name: str, config: Mapping[str, Any], heard: Sequence[KafkaError]
+) -> ClusterUnreachableError | ClusterRefusedError:
+    """Build the error for a cluster that no connection can be had to; query what listens where nothing says it."""
     from confluent_kafka import KafkaError
 
     advice = {
@@ -73,6 +102,20 @@ def unconnected(name: str, heard: Sequence[KafkaError]) -> ClusterUnreachableErr
         if code in codes:
             kind = ClusterUnreachableError if code == KafkaError._RESOLVE else ClusterRefusedError
             return kind(f"the cluster {name} cannot be reached: {said}. {what_to_do}")
+    protocol = str(config.get("security.protocol", "PLAINTEXT"))
+    if not texts and (with_tls := speaks_tls(config["bootstrap.servers"])) is not None:
+        if with_tls is not protocol.endswith("SSL"):
+            what, fitting = ("TLS", "SSL or SASL_SSL") if with_tls else ("no TLS", "PLAINTEXT or SASL_PLAINTEXT")
+            return ClusterRefusedError(
+                f"the cluster {name} cannot be reached: what listens there speaks {what}, and our connections are"
+                f" {protocol}. Set security.protocol to {fitting}"
+            )
+        if protocol == "SSL":
+            return ClusterRefusedError(
+                f"the cluster {name} cannot be reached: it agreed on TLS, and then ended our connections, as one does"
+                " that wants a log-in, or a certificate of ours. Set security.protocol to SASL_SSL, or"
+                " ssl.certificate.location and ssl.key.location"
+            )
     return ClusterUnreachableError(
         f"the cluster {name} cannot be reached: {said}. See that it is up and that `bootstrap` is right"
     )

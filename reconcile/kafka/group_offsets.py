@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
 _BEFORE_RETRY = 0.1
+_SLICE = 3.0
 
 
 def committed(
@@ -28,7 +29,9 @@ def committed(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError._WAIT_COORD,
+        KafkaError._TIMED_OUT,
     )
+    forbidden = KafkaError.GROUP_AUTHORIZATION_FAILED
     places = [TopicPartition(topic, partition) for partition in partitions]
     # Offsets that a transaction has yet to commit count with those of before.
     own = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
@@ -36,8 +39,13 @@ def committed(
     with closing(Consumer({**options, **own})) as consumer:
         while True:
             try:
-                answer: list[TopicPartition] = consumer.committed(places, patience)
+                left = max(deadline - time.monotonic(), _BEFORE_RETRY)
+                answer: list[TopicPartition] = consumer.committed(places, min(_SLICE, left))
             except KafkaException as error:
+                # Where we may not see the group, the answer never comes, and the reason another way.
+                heard = consumer.poll(0)
+                if heard is not None and (fault := heard.error()) is not None and fault.code() == forbidden:
+                    raise KafkaException(fault) from None
                 if error.args[0].code() not in passing or time.monotonic() > deadline:
                     raise
                 time.sleep(_BEFORE_RETRY)

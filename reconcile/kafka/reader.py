@@ -23,8 +23,10 @@ UNCOMMITTED = "read_uncommitted"
 _SLICE = 0.1
 """Seconds: the client gives back a batch that is not full only after them, also at the end of the log."""
 _TO_ANSWER = 20.0
+READER_GROUP = "reconcile-reader"
+"""The client wants a name for the group, and never joins or commits."""
 _USUAL = {
-    "group.id": "reconcile-reader",  # the client wants a name for the group, and never joins or commits
+    "group.id": READER_GROUP,
     "auto.offset.reset": "error",
     "queued.max.messages.kbytes": 16 * 1024,
     "fetch.wait.max.ms": 100,

@@ -12,13 +12,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import quote
 
 from reconcile.errors import RefusedError
+from reconcile.lab.services.broker import BrokerAddress
 from reconcile.workspace.filesystem import make_private_file
 
 DATABASES = ("user", "login", "billing", "activity", "control")
 READER = "reconcile_reader"
 CONTROL = "reconcile_control"
+AUDITOR = "reconcile"
+"""Who the settings of a secure lab log in to Kafka as."""
+SUPER_USER = "lab"
+"""Who the broker and the lab's own services are in a secure lab: they need no rights."""
 _FILES = ("truth.jsonl", "reconcile.yaml", "state.json", "lock")
 _OWNERS = {"postgres": "postgres", "control": CONTROL}
 
@@ -37,6 +43,7 @@ class State:
     """What a lab remembers between commands."""
 
     ports: Ports = Ports()
+    secure: bool = False
     seed: int | None = None
     aggregates: int = 0
     seeded: str = "no"  # no, begun, yes
@@ -108,12 +115,31 @@ class Lab:
     def url(self, database: str, role: str | None = None) -> str:
         """Build a database's URL for one of its roles, by default its own service's."""
         role = role or _OWNERS.get(database, f"{database}_service")
-        return f"postgresql://{role}:{self.password(role)}@127.0.0.1:{self.state().ports.postgres}/{database}"
+        state = self.state()
+        tls = f"?sslmode=verify-full&sslrootcert={quote(str(self.authority))}" if state.secure else ""
+        return f"postgresql://{role}:{self.password(role)}@127.0.0.1:{state.ports.postgres}/{database}{tls}"
 
     @property
-    def bootstrap(self) -> str:
-        """The Kafka broker's address."""
-        return f"127.0.0.1:{self.state().ports.kafka}"
+    def authority(self) -> Path:
+        """What clients of a secure lab trust."""
+        return self.root.resolve() / "secrets" / "ca.pem"
+
+    @property
+    def bootstrap(self) -> BrokerAddress:
+        """The Kafka broker's address, for the lab's own services."""
+        return BrokerAddress(f"127.0.0.1:{self.state().ports.kafka}", self.security(SUPER_USER))
+
+    def security(self, user: str) -> dict[str, str]:
+        """Build what logs a user in to the broker, in librdkafka's words; nothing where the lab is not secure."""
+        if not self.state().secure:
+            return {}
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": self.password(f"kafka-{user}"),
+            "ssl.ca.location": str(self.authority),
+        }
 
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:

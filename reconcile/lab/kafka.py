@@ -6,14 +6,14 @@ import base64
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from reconcile.errors import UnreachableError
 from reconcile.files import jars
 from reconcile.lab import process
-from reconcile.lab.folder import Lab, write_atomically
+from reconcile.lab.folder import AUDITOR, SUPER_USER, Lab, write_atomically
 from reconcile.lab.services.offsets import admin_client
 from reconcile.workspace.filesystem import make_private, make_private_file
 
@@ -28,6 +28,8 @@ appender.stdout.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 """
 
 _TO_START = 180
+_BROKER = "broker"
+"""The name in the broker's certificate."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Kafka:
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "server.log"
         self._formatted = self._folder / "formatted"
+        self._format_arguments = self._folder / "kafka.tools.StorageTool"
 
     @property
     def pid(self) -> int | None:
@@ -74,7 +77,7 @@ class Kafka:
 
     def down(self) -> None:
         """Stop the broker if it runs, and the processes of a killed command."""
-        for pid in (*self._running("kafka.Kafka"), *self._running("kafka.tools.StorageTool")):
+        for pid in (*self._running("kafka.Kafka"), *self._formatting()):
             process.end(pid, signal.SIGTERM, self.name)
         admin_client.cache_clear()  # the next broker at this address is another one
 
@@ -95,6 +98,9 @@ class Kafka:
     def _running(self, main: str) -> list[int]:
         return process.find(lambda found: main in (line := found.cmdline()) and line[-1] == str(self._properties))
 
+    def _formatting(self) -> list[int]:
+        return process.find(lambda found: found.cmdline()[-1:] == [f"@{self._format_arguments}"])
+
     def _answers(self, pid: int) -> bool:
         from confluent_kafka import KafkaException
 
@@ -113,20 +119,28 @@ class Kafka:
         write_atomically(self._folder / "log4j2.properties", _LOGGING)
         if self.holds_data:
             return
-        for pid in self._running("kafka.tools.StorageTool"):
+        for pid in self._formatting():
             process.end(pid, signal.SIGKILL, self.name)
         process.remove_tree(self._folder / "data")
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        done = subprocess.run(
-            self._java("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c"),
-            cwd=self._folder,
-            env=process.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            umask=0o077,
+        java, *command = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={identity}", *self._users(), "-c"
         )
+        # From a file: a process's arguments are there for everybody to read, and passwords are among them.
+        write_atomically(self._format_arguments, "".join(f"{_quoted(each)}\n" for each in command))
+        try:
+            done = subprocess.run(
+                [java, f"@{self._format_arguments}"],
+                cwd=self._folder,
+                env=process.environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                umask=0o077,
+            )
+        finally:
+            self._format_arguments.unlink(missing_ok=True)
         if done.returncode != 0:
             raise UnreachableError(f"Kafka's StorageTool could not format {self._folder}: {done.stdout}{done.stderr}")
         make_private_file(self._formatted)
@@ -145,9 +159,38 @@ class Kafka:
             *("-cp", ":".join(str(jar) for jar in jars("broker")), main, *arguments, str(self._properties)),
         ]
 
+    def _users(self) -> Iterator[str]:
+        if self._lab.state().secure:
+            for user in (SUPER_USER, AUDITOR):
+                yield f"--add-scram=SCRAM-SHA-512=[name={user},password={self._lab.password(f'kafka-{user}')}]"
+
+    def _security(self) -> dict[str, object]:
+        """Build what lets nobody in without a log-in, and nobody do what nobody allowed."""
+        if not self._lab.state().secure:
+            return {}
+        from reconcile.lab.certificates import Authority
+
+        authority = Authority(self._lab.authority.parent)
+        login = f'username="{SUPER_USER}" password="{self._lab.password(f"kafka-{SUPER_USER}")}"'
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return {
+            "listener.security.protocol.map": "MAIN:SASL_SSL,PROXIED:SASL_SSL,CONTROLLER:SSL",
+            "listener.name.controller.ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": authority.issue(_BROKER),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": authority.certificate,
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "listener.name.main.scram-sha-512.sasl.jaas.config": f"{module} required {login};",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{SUPER_USER};User:CN={_BROKER}",
+            "allow.everyone.if.no.acl.found": "false",
+        }
+
     def _settings(self) -> str:
         ports = self._lab.state().ports
-        listeners = advertised = f"PLAINTEXT://127.0.0.1:{ports.kafka}"
+        listeners = advertised = f"MAIN://127.0.0.1:{ports.kafka}"
         if self._proxied:
             listeners += f",PROXIED://127.0.0.1:{self._proxied.port}"
             advertised += f",PROXIED://127.0.0.1:{self._proxied.proxy}"
@@ -158,8 +201,8 @@ class Kafka:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{ports.controller}",
             "advertised.listeners": advertised,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "MAIN:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "MAIN",
             "log.dirs": "data",  # where the broker works: Kafka would split a path at its commas
             "auto.create.topics.enable": "false",
             # The seed writes records of past days: the world must not forget them.
@@ -176,6 +219,13 @@ class Kafka:
             "num.network.threads": 2,
             "num.io.threads": 4,
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+            **self._security(),
             **self._more,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _quoted(argument: str) -> str:
+    """Quote an argument as Java reads it from a file."""
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

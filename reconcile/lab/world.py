@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import astuple
 from pathlib import Path
@@ -12,13 +13,16 @@ from typing import Any
 
 import yaml
 
+from reconcile.contract.model import Contract, load_contract
 from reconcile.errors import RefusedError
 from reconcile.files import committed
 from reconcile.lab import process
-from reconcile.lab.folder import CONTROL, DATABASES, READER, Lab, Ports, write_atomically
+from reconcile.lab.folder import AUDITOR, CONTROL, DATABASES, READER, Lab, Ports, write_atomically
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.services.offsets import admin_client, passes
+from reconcile.pipeline import grants
+from reconcile.pipeline.grants import KafkaGrant, Purpose
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,8 +43,11 @@ _CONSUMERS = ("login", "billing", "activity")
 _WRITTEN_BY_US = "# Written by `reconcile lab up`; it is written anew whenever the lab comes up.\n"
 
 
-def up(lab: Lab, ports: Ports | None = None) -> None:
-    """Bring the world up, also after a command that was cut off: then both servers answer and hold what they need."""
+def up(lab: Lab, ports: Ports | None = None, *, secure: bool = False) -> None:
+    """Bring the world up, also after a command that was cut off: then both servers answer and hold what they need.
+
+    A secure one lets nobody in without TLS and a password, and stays so.
+    """
     if not lab.made:
         _stop(lab)  # what still runs of a lab whose folder was removed
         lab.refuse_foreign()
@@ -59,8 +66,10 @@ def up(lab: Lab, ports: Ports | None = None) -> None:
                 f"the lab in {lab.root} was seeded, and the data of {' and '.join(lost)} are gone:"
                 " `reconcile lab down --wipe` and `reconcile lab up` give a new one"
             )
+        if secure and not state.secure and any(server.holds_data for server in servers):
+            raise RefusedError(f"the lab in {lab.root} is not secure: `reconcile lab down --wipe` first")
         _refuse_taken(ports or state.ports, postgres, kafka)
-        lab.remember(ports=ports or state.ports)
+        lab.remember(ports=ports or state.ports, secure=secure or state.secure)
         try:
             _LOG.info("starting Postgres")
             postgres.up()
@@ -69,6 +78,7 @@ def up(lab: Lab, ports: Ports | None = None) -> None:
             _LOG.info("providing databases, roles and topics")
             _provide_databases(lab)
             provide_topics(lab, TOPICS)
+            _provide_rights(lab)
             _write_settings(lab)
         except BaseException:
             for server in servers:
@@ -187,10 +197,17 @@ def _write_settings(lab: Lab) -> None:
     settings = {
         "workspace": "runs",
         "control_store": references.pop("control"),
-        "connections": {**references, "main": {"bootstrap": lab.bootstrap}},
+        "connections": {**references, "main": _cluster(lab, secrets)},
         "spark": {"conf": SPARK_OF_SMALL_WORLDS},
     }
     write_atomically(config, _WRITTEN_BY_US + _as_yaml(settings))
+
+
+def _cluster(lab: Lab, secrets: Path) -> dict[str, object]:
+    bootstrap: dict[str, object] = {"bootstrap": str(lab.bootstrap)}
+    if not (security := lab.security(AUDITOR)):
+        return bootstrap
+    return {**bootstrap, "security": {**security, "sasl.password": f"file:{secrets / f'kafka-{AUDITOR}.password'}"}}
 
 
 # A run on a small world is over before a thorough compiler has earned what it costs: it halves the work of a run. The
@@ -241,7 +258,49 @@ def _provide_databases(lab: Lab) -> None:
         if database in _CONSUMERS:
             migrate(urls.parse(lab.url(database)))
         with connected(lab.url(database, "postgres")) as cursor:
-            cursor.execute(committed("sql", "roles", "reader.sql").read_text("utf-8"))
+            if not lab.state().secure:
+                cursor.execute(committed("sql", "lab", "reader.sql").read_text("utf-8"))
+                continue
+            cursor.execute(f"alter role {READER} set default_transaction_read_only = on")
+            for contract in _contracts():
+                if statements := grants.store_sql(contract, Purpose.AUDIT, READER).get(f"{database}-db"):
+                    cursor.execute(statements)
+
+
+def _contracts() -> Iterator[Contract]:
+    for file in sorted(committed("contracts").glob("*.yaml")):
+        yield load_contract(file)
+
+
+def _provide_rights(lab: Lab) -> None:
+    """Let the auditor do in a secure Kafka what the lab's contracts need, and no more."""
+    if not lab.state().secure:
+        return
+    for contract in _contracts():
+        for purpose in (Purpose.AUDIT, Purpose.APPLY, Purpose.REQUEST, Purpose.AIRFLOW):
+            allow(lab, AUDITOR, grants.kafka_grants(contract, purpose))
+
+
+def allow(lab: Lab, user: str, wanted: Iterable[KafkaGrant]) -> None:
+    """Grant rights in a secure Kafka to a user."""
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    kinds = {"cluster": ResourceType.BROKER, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+    bindings = [
+        AclBinding(
+            kinds.get(each.resource) or ResourceType[each.resource.upper()],
+            each.name or "kafka-cluster",
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()],
+            AclPermissionType.ALLOW,
+        )
+        for each in wanted
+        for operation in each.operations
+    ]
+    for future in admin_client(lab.bootstrap).create_acls(bindings).values():
+        future.result(30)
 
 
 def provide_topics(lab: Lab, wanted: Mapping[str, int]) -> None:

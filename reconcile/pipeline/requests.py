@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from reconcile.domain.approval import REQUEST_TOPIC, Actor
 from reconcile.errors import RefusedError, UnreachableError
+from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.errors import HOW_TO_GRANT, ClusterRefusedError, Right
 from reconcile.kafka.reader import read as read_log
 
 if TYPE_CHECKING:
@@ -24,8 +26,10 @@ AIRFLOW_CONNECTION = "reconcile_requests"
 GROUP = "reconcile-wakeup"
 """The group of the trigger; those who keep what the records say have one of their own."""
 KEEPERS = "reconcile-requests"
+CLUSTER = "of the requests"
+"""What errors call the cluster that has the topic."""
 
-_SECONDS = 20.0
+_SECONDS = 10.0
 _LONGEST_ID = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MODES = ("auto", "digest", "full")
@@ -92,19 +96,30 @@ def given_back(control: ControlStore, request_id: str, contract: str) -> Request
 
 
 def send(cluster: Mapping[str, Any], wanted: RequestRecord, topic: str = TOPIC) -> None:
-    """Send a request's record and wait until the cluster has it; raise UnreachableError if it has not in time."""
-    from confluent_kafka import Producer
+    """Send a request's record and wait until the cluster has it.
 
-    failures: list[str] = []
+    Raises UnreachableError if it has not in time, RefusedError if it does not let us.
+    """
+    from confluent_kafka import KafkaError, Producer
+
+    failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
         if error is not None:
-            failures.append(error.str())
+            failures.append(error)
 
-    producer = Producer({**cluster, "acks": "all", "message.timeout.ms": int(_SECONDS * 1000), "log_level": 0})
-    producer.produce(topic, wanted.value(), wanted.id.encode(), on_delivery=delivered)
-    if producer.flush(_SECONDS + 5) or failures:
-        raise UnreachableError(f"no record came to {topic}: {'; '.join(failures) or 'the cluster does not answer'}")
+    # What is wrong with a connection is heard while it is made; a producer would only say that time is up.
+    with closing(ClusterClient(CLUSTER, cluster)) as client:
+        producer = Producer({**client.config, "acks": "all", "message.timeout.ms": int(_SECONDS * 1000)})
+        producer.produce(topic, wanted.value(), wanted.id.encode(), on_delivery=delivered)
+        left = producer.flush(_SECONDS + 5)
+    if any(each.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for each in failures):
+        raise ClusterRefusedError(
+            f"no record may come to {topic}: grant {Right('Write', 'topic', topic)}; {HOW_TO_GRANT}"
+        )
+    if left or failures:
+        said = "; ".join(each.str() for each in failures) or "the cluster does not answer"
+        raise UnreachableError(f"no record came to {topic}: {said}")
 
 
 def drain(cluster: Mapping[str, Any], control: ControlStore, say: Callable[[str], None], topic: str = TOPIC) -> int:
@@ -140,25 +155,22 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 def _received(cluster: Mapping[str, Any], topic: str) -> Iterator[Message]:
     """Read what the group has not committed, up to the topic's end now; commit each record when the next is wanted."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaException
 
-    settings = {**cluster, "group.id": KEEPERS, "enable.auto.commit": False, "log_level": 0}
-    try:
-        with closing(Consumer(settings)) as keeper:
-            found = keeper.list_topics(topic, timeout=_SECONDS).topics[topic]
-            if found.error is not None:
-                raise UnreachableError(f"the topic {topic} cannot be read: {found.error}")
-            places = [TopicPartition(topic, partition) for partition in found.partitions]
-            extents = {each.partition: keeper.get_watermark_offsets(each, timeout=_SECONDS) for each in places}
-            stretches = {
-                each.partition: (max(each.offset, extents[each.partition][0]), extents[each.partition][1])
-                for each in keeper.committed(places, timeout=_SECONDS)
-            }
-            behind = {partition: stretch for partition, stretch in stretches.items() if stretch[0] < stretch[1]}
-            options = {**cluster, "auto.offset.reset": "earliest", "log_level": 0}
+    with closing(ClusterClient(CLUSTER, cluster)) as client:
+        partitions = client.topic(topic).partitions
+        begins, ends = client.begins(topic, partitions), client.ends(topic, partitions)
+        committed = client.committed(KEEPERS, topic, partitions)
+        stretches = {each: (max(committed[each] or 0, begins[each]), ends[each]) for each in partitions}
+        behind = {partition: stretch for partition, stretch in stretches.items() if stretch[0] < stretch[1]}
+        options = {**client.config, "auto.offset.reset": "earliest"}
+        own = {**client.config, "group.id": KEEPERS, "enable.auto.commit": False}
+        with client.reading_records(topic), closing(Consumer(own)) as keeper:
             for batch in read_log(options, topic, behind) if behind else ():
                 for message in batch:
                     yield message
-                    keeper.commit(message=message, asynchronous=False)
-    except KafkaException as error:
-        raise UnreachableError(f"{topic} cannot be read: {error.args[0].str()}") from None
+                    try:
+                        keeper.commit(message=message, asynchronous=False)
+                    except KafkaException as error:
+                        right = Right("Read", "group", KEEPERS)
+                        raise client.failure(error, f"how far {KEEPERS} has come", right) from None

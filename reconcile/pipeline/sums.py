@@ -103,7 +103,7 @@ def _unread_on_route(cluster: ClusterClient, job: Job, consumer: Consumer) -> se
     unread = {each: (start, end) for each, (start, end) in places.items() if start < end}
     if not unread:
         return set()
-    with cluster.explaining(f"the records of {name}"):
+    with cluster.reading_records(name):
         keys = [record.key() for batch in read(cluster.config, name, unread, size=_BATCH) for record in batch]
     ids = map(key_reader(job.contract.topic, value_schema(job)), keys)
     return {each for each in ids if each is not None}

@@ -121,7 +121,7 @@ def emit(
         with (
             closing(ClusterClient(task.cluster["bootstrap.servers"], task.cluster)) as client,
             # What an earlier attempt left open ends here, so that the tail then shows all that it committed.
-            closing(Transactions(client, f"reconcile-{task.link}", task.topic)) as transactions,
+            closing(Transactions(client, task.link, task.topic)) as transactions,
         ):
             others = (id_ for id_, _ in emission.strays)
             watch = Watch(emission.pending.values(), task.run_id, newer, others, task.id_of)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.kafka import reader
 from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.errors import Right
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -79,7 +80,7 @@ class Tail:
     def _explaining(self) -> Iterator[None]:
         from confluent_kafka import KafkaError, KafkaException
 
-        with self._client.explaining(f"the records of {self._topic}"):
+        with self._client.reading_records(self._topic):
             try:
                 yield
             except KafkaException as error:
@@ -100,7 +101,8 @@ class Tail:
                 raise LogReplacedError(
                     f"{self._topic} has no partition {partition}: the topic was made anew; start a new run"
                 ) from None
-            raise self._client.failure(error, f"the offsets of {self._topic}, partition {partition}") from None
+            right = Right("Read", "topic", self._topic)
+            raise self._client.failure(error, f"the offsets of {self._topic}, partition {partition}", right) from None
         # Readers of committed records see the end where the first open transaction begins.
         if start > self.ends[partition] and not self._committed_only:
             raise LogReplacedError(

@@ -110,7 +110,7 @@ def newest(client: ClusterClient, topic: str, begins: Mapping[int, int], ends: M
     """Read the newest committed records of a topic, the oldest first in each partition."""
     if not any(end > begins[partition] for partition, end in ends.items()):
         return []
-    with client.explaining(f"the records of {topic}"):
+    with client.reading_records(topic):
         return [_placed(record) for record in read_newest(client.config, topic, begins, ends, EACH)]
 
 

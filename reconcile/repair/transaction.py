@@ -16,6 +16,7 @@ from reconcile.domain.correction import Correction
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.kafka import options as kafka_options
 from reconcile.kafka.client import ClusterClient
+from reconcile.kafka.errors import HOW_TO_GRANT
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -48,6 +49,11 @@ class EmissionRefusedError(RefusedError):
     """Raised when the cluster refuses what is written: grant the right, or change what the message names."""
 
 
+def transactional_ids(link: str) -> list[str]:
+    """Build the ids that the corrections of a link are written under."""
+    return [f"reconcile-{link}-{shard}" for shard in range(_SHARDS)]
+
+
 class _Writer:
     """A producer for one transaction; it goes when it is dropped, whatever an error's traceback holds."""
 
@@ -68,16 +74,16 @@ class Transactions:
     still writes the markers of its commit and lets no successor in before.
     """
 
-    def __init__(self, client: ClusterClient, name: str, topic: str) -> None:
+    def __init__(self, client: ClusterClient, link: str, topic: str) -> None:
         """Fence and abort what an earlier attempt left open; when this returns, what it committed can be read."""
         self._client = client
-        self._name = name
+        self._name = f"reconcile-{link}"
         self._topic = topic
         self._writer: _Writer | None = None
         self._open = False
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(_SHARDS, thread_name_prefix="transactions")
-        ids = [f"{name}-{shard}" for shard in range(_SHARDS)]
+        ids = transactional_ids(link)
         self._ready = deque(self._pool.submit(self._opened, each) for each in ids)
         self._ids = cycle(ids)
         try:
@@ -145,7 +151,7 @@ class Transactions:
         except KafkaException as error:
             raise self._failure(error, "write corrections") from None
         if errors:
-            raise self._failure(KafkaException(errors[0]), "write corrections")
+            raise self._failure(KafkaException(_reason(writer, errors[0])), "write corrections")
         return [offsets[number] for number in range(len(corrections))]
 
     def commit(self) -> None:
@@ -254,7 +260,7 @@ class Transactions:
                 " this one"
             )
         if (what_to_do := _refusals().get(code)) is not None:
-            what_to_do = what_to_do.format(name=self._name)
+            what_to_do = what_to_do.format(name=self._name, topic=self._topic)
             return EmissionRefusedError(
                 f"the cluster {self._client.name} does not let us {doing}: {said}. {what_to_do}"
             )
@@ -281,6 +287,20 @@ def _fatal_error() -> Iterator[None]:
         raise
 
 
+def _reason(writer: _Writer, error: KafkaError) -> KafkaError:
+    """Query why records were thrown away, where that is all that their reports say."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    if error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        return error
+    try:
+        # It cannot begin another one: it says what is wrong with this one.
+        writer.producer.begin_transaction()
+    except KafkaException as refused:
+        return refused.args[0] if refused.args[0].code() != KafkaError._STATE else error
+    return error
+
+
 def _delivered(
     offsets: dict[int, int], errors: list[KafkaError], number: int, error: KafkaError | None, message: Message
 ) -> None:
@@ -297,9 +317,9 @@ def _refusals() -> dict[int, str]:
     size = "Raise max.message.bytes of the topic, or mend the aggregate by hand"
     topic = "See that the topic and its partitions are those that the plan was made for, and plan again"
     return {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant Write on the topic",
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: f"Grant Write on the topic {{topic}}; {HOW_TO_GRANT}",
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-            "Grant Write and Describe on the transactional ids that begin with {name}-"
+            f"Grant Write and Describe on the transactional ids that begin with {{name}}-; {HOW_TO_GRANT}"
         ),
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant IdempotentWrite on the cluster",
         KafkaError.INVALID_TRANSACTION_TIMEOUT: f"Raise transaction.max.timeout.ms to {TIMEOUT:.0f} s at least",

@@ -27,6 +27,8 @@ PARAMETERS: Mapping[str, str] = {
 """The parameters that a URL may carry, by libpq's name, with the JDBC driver's name for each."""
 MARIADB_PARAMETERS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 """The parameters that the URL of a MariaDB may carry: libpq's names, too."""
+_TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
+_OF_TLS = re.compile("SSL error:|certificate|does not support SSL|private key")
 _MARIADB_SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 
@@ -92,6 +94,17 @@ class MariaUrl:
         elif mode == "require" and not arguments.keys() & set(files.values()):
             arguments["ssl"] = {"check_hostname": False, "verify_mode": False}
         return arguments
+
+
+def to_correct(said: str) -> str | None:
+    """Choose what to correct in a Postgres' URL, by what was said of a connection; None where it may just be down."""
+    if "no encryption" in said:
+        return "It wants TLS: write ?sslmode=verify-full&sslrootcert=FILE behind its url"
+    if _OF_TLS.search(said) and "eof" not in said.lower():
+        return "Check sslmode, sslrootcert, sslcert and sslkey of its url"
+    if "FATAL" in said and not any(reason in said for reason in _TRY_LATER):
+        return "Check user, password and database of its url"
+    return None
 
 
 def parse(url: str) -> PostgresUrl:

@@ -117,7 +117,7 @@ def begun(process: subprocess.Popen[str], program: str) -> None:
         assert process.poll() is None, f"ended before it ran {program}"
         with suppress(psutil.Error):
             for child in psutil.Process(process.pid).children(recursive=True):
-                if child.name() == program or program in child.cmdline():
+                if child.name() == program or any(each.endswith(program) for each in child.cmdline()):
                     return True
         return False
 

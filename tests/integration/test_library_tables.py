@@ -96,7 +96,7 @@ def world() -> Iterator[World]:
 def grant(world: World) -> None:
     """Give the audit's account its rights, as its owner does."""
     with connected(world.lab.url("login", "postgres")) as cursor:
-        cursor.execute(committed("sql", "roles", "reader.sql").read_text("utf-8"))
+        cursor.execute(committed("sql", "lab", "reader.sql").read_text("utf-8"))
 
 
 def message(record: Record) -> Message:

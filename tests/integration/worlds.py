@@ -53,7 +53,7 @@ def postgres_alone(ports: Ports) -> Iterator[Lab]:
 
 
 @contextmanager
-def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS) -> Iterator[Lab]:
+def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS, *, secure: bool = False) -> Iterator[Lab]:
     """Bring a world up, fill it, and leave nothing of it.
 
     Its folder follows from its ports, so that the next run finds and ends the servers that a killed one left.
@@ -61,7 +61,7 @@ def seeded_world(aggregates: int, number: int = 7, ports: Ports = PORTS) -> Iter
     lab = Lab(_folder(ports))
     world.down(lab, wipe=True)
     lab.root.parent.mkdir(exist_ok=True)
-    world.up(lab, ports)
+    world.up(lab, ports, secure=secure)
     try:
         seed(lab, aggregates, number)
         yield lab

@@ -30,9 +30,7 @@ def registrations(facts: TopologyFacts) -> Iterator[Check]:
             continue
         if not fence.library.readable:
             found = f"{fence.store} has the library's tables, and our account may not read them: they are no evidence"
-            todo = (
-                "grant usage on schema reconcile and select on its tables to the account, as sql/roles/reader.sql does"
-            )
+            todo = "grant the account what `reconcile contract grants` prints for this store, now that they are there"
             yield _AS_AGREED.warning(link, found, todo)
             continue
         elsewhere = [each for each in fence.library.registrations if each.group == consumer.group]

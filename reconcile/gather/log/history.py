@@ -24,10 +24,10 @@ from pyspark.sql.pandas.types import to_arrow_schema  # noqa: TID253
 from pyspark.sql.types import StructType  # noqa: TID253
 
 from reconcile.contract.model import Topic
-from reconcile.errors import RefusedError, UnreachableError
+from reconcile.errors import RefusedError
 from reconcile.gather.log import near_records
 from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, by_partition
-from reconcile.gather.log.index import Index, LogState, extended, plan_extension
+from reconcile.gather.log.index import Index, LogState, Range, extended, plan_extension
 from reconcile.gather.log.records import Derivation, DerivationOptions
 from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
 from reconcile.gather.log.store import HistoryStore, Home, UnsettledHistoryError
@@ -156,6 +156,8 @@ def extend(
         if extension.ranges:
             number = sum(end - start for start, end in extension.ranges.values())
             _LOG.debug(f"{topic.name}: reading {number:,} offsets of {len(extension.ranges)} partitions")
+            if not index.segments:
+                _require_readable(topic, settings, extension.ranges, isolation)
             source = TopicSource(topic.name, settings, isolation, log.newest)
             try:
                 segment = write_segment(spark, source, derivation, extension.ranges, home, index)
@@ -194,6 +196,13 @@ def _log_state(topic: Topic, settings: Mapping[str, str], isolation: str) -> Log
         ends = cluster.high_watermarks(topic.name, described.partitions)
         newest = cluster.newest_time(topic.name, described.partitions)
     return LogState(described.id, begins, decided if isolation == "read_committed" else ends, ends, newest)
+
+
+def _require_readable(topic: Topic, settings: Mapping[str, str], ranges: Mapping[int, Range], isolation: str) -> None:
+    """Read a record before Spark does, which takes its time to say that it may not."""
+    partition, (start, _) = next(iter(ranges.items()))
+    with closing(ClusterClient(topic.cluster, settings)) as cluster:
+        cluster.first_records(topic.name, {partition: start}, isolation)
 
 
 def _empty(topic: Topic, log: LogState, derivation: Derivation) -> Index:

@@ -205,7 +205,7 @@ class PlainLog:
     def _fresh(self, cluster: ClusterClient, fits: Callable[[Message], bool]) -> Iterator[LogRecord]:
         plain, topic = _PlainDerivation(self.contract, self.kept.derivation), self.kept.topic
         if self.ranges:
-            with cluster.explaining(f"the records of {topic}"):
+            with cluster.reading_records(topic):
                 for batch in reader.read(cluster.config, topic, self.ranges, self.kept.derivation.isolation, _AT_ONCE):
                     yield from (plain.record(message) for message in batch if fits(message))
 

@@ -21,6 +21,7 @@ from reconcile.gather.log.index import Held, Index, Range, Segment
 from reconcile.gather.log.records import Derivation
 from reconcile.gather.log.store import Home
 from reconcile.kafka import options as kafka_options
+from reconcile.kafka.errors import HOW_TO_GRANT, ClusterRefusedError, Right
 from reconcile.spark.java_causes import root_cause
 from reconcile.workspace.filesystem import literal
 
@@ -114,6 +115,9 @@ def write_segment(
         return _segment(spark.read.schema(derivation.schema).parquet(literal(home.uri(name))), name, ranges, home)
     except (Py4JError, PySparkException, KafkaException, FileNotFoundError) as error:
         said = kafka_options.without_secrets(_said(error), source.settings, source.options)
+        if "TopicAuthorizationException" in said:
+            right = Right("Read", "topic", source.topic)
+            raise ClusterRefusedError(f"Spark may not read {source.topic}: grant {right}; {HOW_TO_GRANT}") from None
         raise ReadFailedError(f"{source.topic} could not be read into {home.path(name)}: {said}") from None
 
 

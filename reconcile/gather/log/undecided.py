@@ -50,7 +50,7 @@ def undecided_records(
     first: dict[str, tuple[int, int, int]] = {}
     id_of = key_reader(topic, values)
     if stretches:
-        with cluster.explaining(f"the records of {topic.name}"):
+        with cluster.reading_records(topic.name):
             for batch in read(cluster.config, topic.name, stretches, UNCOMMITTED, _BATCH):
                 for record in batch:
                     if (id_text := id_of(record.key())) is not None:

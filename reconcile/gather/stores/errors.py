@@ -8,9 +8,10 @@ import psycopg2
 from psycopg2 import errorcodes
 
 from reconcile.errors import InvalidFileError, ReconcileError, RefusedError, UnreachableError
+from reconcile.settings import urls
 
-_TRY_LATER = ("starting up", "shutting down", "too many", "remaining connection slots", "recovery mode")
 _AGAIN = "start the run again"
+_HOW_TO_GRANT = "`reconcile contract grants` prints all that is needed"
 TOO_LONG = "raise `statement_timeout` of its connection, add an index, or read less"
 ROW_SECURITY = "query would be affected by row-level security policy"
 _OF_ROWS = ("22", "23", "P0")  # the classes of errors whose messages quote what rows hold
@@ -70,9 +71,9 @@ class StoreReadError(UnreachableError):
 def connecting(store: str, error: psycopg2.Error) -> StoreUnreachableError | StoreRefusedError:
     """Build the error for a connection that was not made."""
     said = _one_line(error)
-    if "FATAL" not in said or any(reason in said for reason in _TRY_LATER):
+    if (what_to_do := urls.to_correct(said)) is None:
         return StoreUnreachableError(f"the store {store} cannot be reached: {said}. See that it is up, and try again")
-    return StoreRefusedError(f"the store {store} refuses us: {said}. Check user, password and database of its url")
+    return StoreRefusedError(f"the store {store} refuses us: {said}. {what_to_do}")
 
 
 def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileError:
@@ -81,7 +82,9 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
     if code == "42501" and (error.diag.source_function == "check_enable_rls" or ROW_SECURITY in said):
         return RowSecurityError(f"the store {store}: {row_security(said)}")
     if code == "42501":
-        return StoreRefusedError(f"the store {store}: {said}; grant select on it to the account that we use")
+        return StoreRefusedError(
+            f"the store {store}: {said}; grant select on it to the account that we use; {_HOW_TO_GRANT}"
+        )
     if code == "25006":
         return StoreRefusedError(f"the store {store}: {said}; contracts only read: take out what writes")
     if code == "57014" and in_snapshot and "recovery" in said:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from reconcile.gather.stores.session import StoreSession
+if TYPE_CHECKING:
+    from reconcile.gather.stores.session import StoreSession
 
 LEDGER = "reconcile.ledger"
-_READ = ("consumer", "ledger", "stash", "discarded", "damaged")
+READ = ("consumer", "ledger", "stash", "discarded", "damaged")
+"""The tables that an auditor reads."""
 # By the catalog, which every account may read: to name a table of a schema that is not ours to use is an error.
 _RIGHTS = """
     select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
@@ -45,8 +48,8 @@ class LibraryTables:
 
 def library_tables(session: StoreSession) -> LibraryTables | None:
     """Query the tables of the library; None for a store that has none."""
-    rights = [readable for (readable,) in session.rows(_RIGHTS, (list(_READ),))]
-    if len(rights) < len(_READ):
+    rights = [readable for (readable,) in session.rows(_RIGHTS, (list(READ),))]
+    if len(rights) < len(READ):
         return None
     if not all(rights):
         return LibraryTables(readable=False)

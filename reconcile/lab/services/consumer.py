@@ -12,6 +12,7 @@ from psycopg2.extensions import connection
 from reconcile.errors import UnreachableError
 from reconcile.kafka.reader import LogReader
 from reconcile.lab.services import offsets, parking
+from reconcile.lab.services.broker import client_options
 from reconcile.lab.services.copies import LOGIN, Record, Service
 
 Trouble = Callable[[Record], Exception | None]
@@ -131,10 +132,9 @@ class Group:
         places = {number: place for number, place in places.items() if number not in but}
         self._read = {}
         options = {
-            "bootstrap.servers": self._bootstrap,
+            **client_options(self._bootstrap),
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 10,
-            "log_level": 0,
         }
         with closing(LogReader(options, self._topic, patience=_PATIENCE)) as log:
             log.start({number: start for number, (start, _) in places.items()})

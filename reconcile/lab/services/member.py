@@ -10,6 +10,7 @@ from reconcile.consumer.decision import FailureKind
 from reconcile.consumer.policy import Policy, Terms
 from reconcile.consumer.postgres_stash import StashSize
 from reconcile.lab.services import offsets
+from reconcile.lab.services.broker import client_options
 from reconcile.lab.services.copies import ACTIVITY, BILLING, LOGIN, Record, Service
 
 _POLICIES: dict[str, Policy] = {
@@ -46,7 +47,7 @@ class ServiceConsumer:
             policy=policy,
             store=Postgres(database_url),
             handler=self._apply,
-            kafka={"bootstrap.servers": bootstrap, "session.timeout.ms": 10_000, "fetch.wait.max.ms": 50},
+            kafka={**client_options(bootstrap), "session.timeout.ms": 10_000, "fetch.wait.max.ms": 50},
             # The faults apply events behind the library's back: a ledger that lacks them would accuse the others.
             terms=Terms(policy, semantics="records" if service is ACTIVITY else "state", ledger=service is LOGIN),
             metrics=self,

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from reconcile.kafka import group_offsets
 from reconcile.lab import process
+from reconcile.lab.services.broker import client_options
 
 _PATIENCE = 30
 
@@ -19,7 +20,7 @@ _PATIENCE = 30
 def admin_client(bootstrap: str) -> AdminClient:
     """Build a client for a broker, one for the whole process."""
     # Kept while the broker lives: librdkafka crashes now and then where a client ends while its last callback runs.
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
+    return AdminClient({**client_options(bootstrap), "reconnect.backoff.max.ms": 200})
 
 
 def passes(error: KafkaException) -> bool:
@@ -58,8 +59,7 @@ def ends(admin: AdminClient, topic: str) -> dict[int, int]:
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     """Query where a group would go on, in the partitions in which it committed."""
     known = partitions(admin_client(bootstrap), topic)
-    options = {"bootstrap.servers": bootstrap, "log_level": 0}
-    places = group_offsets.committed(options, group, topic, known, 2 * _PATIENCE)
+    places = group_offsets.committed(client_options(bootstrap), group, topic, known, 2 * _PATIENCE)
     return {place.partition: place.offset for place in places if place.offset >= 0}
 
 
@@ -86,7 +86,7 @@ def commit(bootstrap: str, group: str, topic: str, places: Mapping[int, int]) ->
         return True
 
     # An admin client's request that comes so early is answered well, and without effect.
-    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})) as consumer:
+    with closing(Consumer({**client_options(bootstrap), "group.id": group})) as consumer:
         process.wait_until(taken, f"the group {group} could not commit", 2 * _PATIENCE)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import Producer
 from psycopg2.extensions import connection
 
+from reconcile.lab.services.broker import client_options
 from reconcile.lab.services.user import OutboxEvent
 
 _BATCH = 500
@@ -16,12 +17,11 @@ def producer(bootstrap: str, **overrides: object) -> Producer:
     """Build a producer as it should be: idempotent, acknowledged by all, keyed as Java's clients key."""
     return Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **client_options(bootstrap),
             "acks": "all",
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
             "linger.ms": 2,
-            "log_level": 0,
             **overrides,
         }
     )
