@@ -42,6 +42,7 @@ OWNERS = (
     "copying",
     "changed rows",
     "changed only",
+    "sql fence",
 )
 ROOM = 40
 """How many owners a worker has room for."""
