@@ -76,6 +76,17 @@ class Setup(Model):
     """A copy of Maven's repository; left out, Maven's own."""
 
 
+class RunRequests(Model):
+    """What may be asked for by `reconcile request` and on the request topic."""
+
+    waiting: Annotated[int, Field(ge=1)] = 20
+    """At most so many requests of a contract wait or run at a time."""
+    waiting_of_one: Annotated[int, Field(ge=1)] = 10
+    """At most so many of them are one requester's; the topic, which does not say who writes, is one."""
+    apply: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    """The contracts for which a record on the topic may ask for corrections."""
+
+
 class LogHistory(Model):
     """How long the histories of topics are kept."""
 
@@ -96,6 +107,8 @@ class Settings(Model):
     """Whom consumers tell of what they cannot settle alone."""
     spark: Spark = Spark()
     """How Spark runs."""
+    requests: RunRequests = RunRequests()
+    """What may be asked for by `reconcile request` and on the request topic."""
     history: LogHistory = LogHistory()
     """How long the histories of topics are kept."""
     setup: Setup = Setup()
