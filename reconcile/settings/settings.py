@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
 
 from reconcile.config.durations import Duration
 from reconcile.config.text import Text
@@ -25,7 +25,7 @@ from reconcile.settings.connections import (
     Lake,
     SqliteFile,
 )
-from reconcile.settings.references import Given, reference
+from reconcile.settings.references import Given, Reference, reference
 from reconcile.settings.urls import PostgresUrl
 
 DEFAULT_FILE = Path("reconcile.yaml")
@@ -33,6 +33,9 @@ FILE_VARIABLE = "RECONCILE_CONFIG"
 OVERRIDE_PREFIX = "RECONCILE_CONN_"
 CONTROL_FILE = "control.db"
 
+_ON_COMMAND_LINES = frozenset(
+    [*(f"spark.{role}.extraJavaOptions" for role in ("driver", "executor")), "spark.jars", "spark.sql.extensions"]
+)
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
@@ -46,17 +49,48 @@ def _folder(value: Any) -> Any:
     return value
 
 
+def _or_reference(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, str):
+        return reference(value, "password", (info.context or {}).get("folder", Path())) or value
+    return value
+
+
+_TextOrReference = Annotated[
+    Annotated[Reference, Tag("<kind:reference>")] | Annotated[Text, Tag("<kind:text>")],
+    Discriminator(lambda value: "<kind:reference>" if isinstance(value, Reference) else "<kind:text>"),
+    BeforeValidator(_or_reference),
+]
+
+
 class Spark(Model):
     """How Spark runs."""
 
     master: Text = "local[*]"
     """Where Spark runs: local[*], spark://host:port, k8s://..., or yarn."""
-    conf: dict[Text, Text] = Field(default_factory=dict)
-    """Settings for Spark, as it names them."""
+    conf: Mapping[Text, _TextOrReference] = Field(default_factory=dict)
+    """Settings for Spark, as it names them; a secret is a reference."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Spark:
+        told = "has to stand on a command line, which everybody on the machine can read: it can be no reference"
+        require_consistent([(("conf", key), told) for key in self.references() if key in _ON_COMMAND_LINES])
+        return self
+
+    def references(self) -> frozenset[str]:
+        """List the settings whose values are kept elsewhere: they stand on no command line."""
+        return frozenset(key for key, value in self.conf.items() if isinstance(value, Reference))
+
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Resolve what is set, secrets included; raise SecretError if one is missing."""
+        return {
+            key: value.resolve(environ).get_secret_value() if isinstance(value, Reference) else value
+            for key, value in self.conf.items()
+        }
 
     def listed(self, key: str) -> list[str]:
         """Build the list that one of its settings holds, such as spark.jars."""
-        return [each.strip() for each in self.conf.get(key, "").split(",") if each.strip()]
+        value = self.conf.get(key, "")
+        return [] if isinstance(value, Reference) else [each.strip() for each in value.split(",") if each.strip()]
 
 
 def mirror_url(text: Any) -> str:
