@@ -8,6 +8,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := python -m pip install -q --disable-pip-version-check
 PYTEST = $(BIN)/pytest
 # A file's tests share servers; the files that take longest come first.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -83,9 +84,27 @@ jars/.lakes: jars/.ready
 wheel-test: setup ## build the wheel, and try it in empty environments, away from the clone
 	PYTHON=$(PYTHON) .ci/wheel
 
+LOCKED := --python-version 3.11 --generate-hashes --no-header --annotation-style line
+# What builds us and those that come as sources alone: it runs before anything that it builds is there.
+BUILD := hatchling==1.33.0 editables setuptools
+
+# The extras that the image has.
+IMAGE := audit quality web metrics redis mariadb
+
 .PHONY: lock
-lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
-	uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-header --annotation-style line -o requirements.txt
+lock: ## resolve requirements.txt anew from pyproject.toml, with the hash of every file (needs uv)
+	uv pip compile -q pyproject.toml --all-extras $(LOCKED) -o requirements.txt
+	uv pip compile -q pyproject.toml $(addprefix --extra ,$(IMAGE)) -c requirements.txt $(LOCKED) -o requirements-image.txt
+	printf '%s\n' $(BUILD) | uv pip compile -q - -c requirements.txt $(LOCKED) -o requirements-build.txt
+
+.PHONY: sbom
+sbom: setup ## write dist/sbom.json: what is installed and the jars, as a bill of materials
+	@mkdir -p dist
+	$(BIN)/python .ci/sbom > dist/sbom.json
+
+.PHONY: pins
+pins: $(VENV)/.ready ## write ivy.sha256 anew after a change of ivy.xml, from what is fetched now: look at the difference
+	$(BIN)/python -c 'from pathlib import Path; from reconcile.spark import setup; setup.pin(Path("ivy.xml"), (*setup.CONFIGURATIONS, *setup.OPTIONAL)); setup.pin(Path("examples/connect/ivy.xml"), ("connect", "source", "sink"))'
 
 .PHONY: clean
 clean: ## remove what the targets above made
@@ -97,19 +116,22 @@ needs-python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { echo "reconcile needs Python 3.11 to 3.13, and '$(PYTHON)' is $$($(PYTHON) -V). Name another: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "reconcile needs Python's venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
 
-$(VENV)/.ready: requirements.txt pyproject.toml | needs-python
+# Nothing is installed, nor built with anything, that has not the hash that the lock has.
+$(VENV)/.ready: requirements.txt requirements-build.txt pyproject.toml | needs-python
 ifneq ($(UV),)
 	@test -x $(BIN)/python || uv venv -q --python "$$(command -v $(PYTHON))" $(VENV)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync -q requirements.txt
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -q --no-deps -e .
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -q --require-hashes --no-deps -r requirements-build.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync -q --require-hashes --no-build-isolation requirements-build.txt requirements.txt
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -q --no-deps --no-build-isolation -e .
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	$(BIN)/$(PIP) --require-hashes --no-deps --only-binary :all: -r requirements-build.txt
+	$(BIN)/$(PIP) --require-hashes --no-deps --no-build-isolation --use-pep517 -r requirements.txt
+	$(BIN)/$(PIP) --no-deps --no-build-isolation -e .
 endif
 	@touch $@
 
 # PySpark ships Ivy, which fetches the rest: no build tool of the JVM is needed. What is there already stays.
-jars/.ready: ivy.xml $(VENV)/.ready
+jars/.ready: ivy.xml ivy.sha256 $(VENV)/.ready
 	@RECONCILE_JARS= $(BIN)/reconcile setup
 	@touch $@

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from reconcile.airflow.group import DEFAULTS, reconciliation
+from reconcile.airflow.group import FIRST, reconciliation
 
 
 @dag(
@@ -17,7 +17,7 @@ from reconcile.airflow.group import DEFAULTS, reconciliation
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args=DEFAULTS,
+    default_args=FIRST,
     tags=["reconcile"],
     doc_md=__doc__,
 )

@@ -38,6 +38,7 @@ from reconcile.control.errors import (
     RequestConflictError,
     RunConflictError,
     RunNotBegunError,
+    TooManyRequestsError,
     UnknownRequestError,
 )
 from reconcile.control.findings import Sighting
@@ -55,6 +56,7 @@ LINK = "user-account/login"
 MINUTE = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=300)
 ALICE, BOB = Actor("alice", "cli"), Actor("bob", "airflow")
+CAROL = Actor("carol", "cli")
 
 # Opens the store of this url when told to, so that several do it at once.
 OPENER = """
@@ -783,8 +785,57 @@ class RequestsBehaviour:
     def test_a_holder_gets_its_own_again(self, control: ControlStore) -> None:
         """Whoever starts again goes on with what it had."""
         control.requests.queue("q1", "user-account")
-        control.requests.queue("q2", "user-account")
+        control.requests.queue("q2", "user-balance")
         assert control.requests.claim("h") == control.requests.claim("h") is not None
+
+    def test_equal_requests_are_claimed_and_done_together(self, control: ControlStore) -> None:
+        """One run answers them; what asks for something else waits."""
+        control.requests.queue("q1", "user-account", ["a"])
+        control.requests.queue("q2", "user-account", ["a"], requester=ALICE)
+        control.requests.queue("q3", "user-account", ["b"])
+        control.requests.queue("q4", "user-account", ["a"], apply=True)
+        first, second, third = (control.requests.claim(holder) for holder in ("h1", "h2", "h3"))
+        assert ["q1", "q3", "q4"] == [each.id for each in (first, second, third) if each is not None]
+        control.requests.finish("q1", "r1")
+        states = [control.requests.find(each) for each in ("q1", "q2", "q3", "q4")]
+        assert ["r1", "r1", None, None] == [each.run_id for each in states]
+        assert ["done", "done", "running", "running"] == [each.state for each in states]
+
+    def test_corrections_are_asked_for_by_one_person_alone(self, control: ControlStore) -> None:
+        """Who asked may not approve, so that two people's requests stay two."""
+        control.requests.queue("q1", "user-account", apply=True, requester=ALICE)
+        control.requests.queue("q2", "user-account", apply=True, requester=CAROL)
+        first, second = control.requests.claim("h1"), control.requests.claim("h2")
+        assert first is not None
+        assert second is not None
+        assert (ALICE, CAROL) == (first.requester, second.requester)
+
+    def test_equal_requests_are_claimed_by_many_at_once(self, control: ControlStore) -> None:
+        """Each is somebody's, and nobody waits for another for ever."""
+        for number in range(12):
+            control.requests.queue(f"q{number:02}", "user-account")
+        with ThreadPoolExecutor(4) as pool:
+            claimed = list(pool.map(lambda number: control.requests.claim(f"h{number}"), range(12)))
+        for each in filter(None, claimed):
+            control.requests.finish(each.id, "r1")
+        assert {"done"} == {control.requests.find(f"q{number:02}").state for number in range(12)}
+
+    def test_so_many_requests_wait_at_most(self, control: ControlStore) -> None:
+        """Of a contract, and of one requester for it; those that are done count no more."""
+
+        def queue(each: str, contract: str = "user-account", requester: Actor = REQUEST_TOPIC) -> None:
+            control.requests.queue(each, contract, requester=requester, most=3, most_of_one=2)
+
+        for each in ("q1", "q2", "q2"):
+            queue(each)
+        with pytest.raises(TooManyRequestsError, match="2 requests of the request topic"):
+            queue("q3")
+        queue("q3", "user-balance")
+        queue("q4", requester=ALICE)
+        with pytest.raises(TooManyRequestsError, match="3 requests for user-account"):
+            queue("q5", requester=CAROL)
+        control.requests.finish("q1", None)
+        queue("q5", requester=CAROL)
 
     def test_a_finished_request_names_its_run(self, control: ControlStore) -> None:
         """The first to finish it counts."""
@@ -810,7 +861,7 @@ class RequestsBehaviour:
     def test_an_id_is_one_request_s(self, control: ControlStore) -> None:
         """The error says what is different."""
         control.requests.queue("q1", "user-account", ["a"])
-        with pytest.raises(RequestConflictError, match="the request q1 is there, with another ids and apply"):
+        with pytest.raises(RequestConflictError, match='the request "q1" is there, with another ids and apply'):
             control.requests.queue("q1", "user-account", ["b"], apply=True)
 
     def test_a_request_can_be_given_back(self, control: ControlStore) -> None:
@@ -823,13 +874,13 @@ class RequestsBehaviour:
 
     def test_an_unknown_request_is_told(self, control: ControlStore) -> None:
         """The error says what to do."""
-        with pytest.raises(UnknownRequestError, match="knows no request q9: queue it first"):
+        with pytest.raises(UnknownRequestError, match='knows no request "q9": queue it first'):
             control.requests.finish("q9", "r1")
 
     def test_nobody_gets_what_another_has(self, control: ControlStore) -> None:
         """Many holders at once, each request once."""
         for number in range(12):
-            control.requests.queue(f"q{number:02}", "user-account")
+            control.requests.queue(f"q{number:02}", "user-account", [str(number)])
         with ThreadPoolExecutor(4) as pool:
             claimed = list(pool.map(lambda number: control.requests.claim(f"h{number}"), range(12)))
         assert [f"q{number:02}" for number in range(12)] == sorted(each.id for each in claimed if each)

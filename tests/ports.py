@@ -45,6 +45,7 @@ OWNERS = (
     "at rest",
     "secure lab",
     "second secure lab",
+    "sql fence",
 )
 ROOM = 40
 """How many owners a worker has room for."""

@@ -6,6 +6,7 @@ import logging
 
 from reconcile.airflow.installation import installation
 from reconcile.airflow.scheduled_run import ScheduledRun, run_id_of
+from reconcile.config.yamlfile import quoted
 from reconcile.errors import ReconcileError, RefusedError
 from reconcile.pipeline.requests import AIRFLOW_CONNECTION, drain
 
@@ -21,9 +22,12 @@ def claim(dag_id: str, dag_run_id: str) -> list[ScheduledRun]:
 
     place = installation()
     found = []
-    with open_control(place.settings()) as control:
+    settings = place.settings()
+    with open_control(settings) as control:
         try:
-            _log.info("%d records of requests were kept", drain(_cluster(), control, _log.warning))
+            names = {each.stem for each in place.contract_files()}
+            kept = drain(_cluster(), control, _log.warning, settings.requests, names)
+            _log.info("%d records of requests were kept", kept)
         except ReconcileError as error:
             _log.warning("%s; what was kept before is run all the same", error)
         for number in range(MOST):
@@ -33,7 +37,7 @@ def claim(dag_id: str, dag_run_id: str) -> list[ScheduledRun]:
             try:
                 file = place.contract_file(request.contract)
             except RefusedError as error:
-                _log.warning("the request %s is refused: %s", request.id, error)
+                _log.warning("the request %s is refused: %s", quoted(request.id), error)
                 control.requests.finish(request.id, None)
                 continue
             run_id = run_id_of(file, dag_id, "request", request.requested_at, request.id)

@@ -25,6 +25,9 @@ DEFAULTS = {
 }
 """Every task of these DAGs may be tried again, because a stage that is done does nothing."""
 
+FIRST = {**DEFAULTS, "priority_weight": 100, "weight_rule": "absolute"}
+"""For tasks that get the pool's next slot, however many requests wait for it."""
+
 ANSWER_WITHIN = timedelta(hours=20)
 
 

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+)
 
 from reconcile.airflow import spark_provider, submission
 from reconcile.airflow.installation import POOL, installation
 from reconcile.airflow.link import ReportLink
 from reconcile.airflow.notifier import AlertNotifier
 from reconcile.airflow.review import APPROVE, keep_approval, not_applied, write_report
-from reconcile.airflow.scheduled_run import ScheduledRun
+from reconcile.airflow.scheduled_run import ScheduledRun, other_holder
 from reconcile.errors import RefusedError
 
 REFUSED = 2
+_LOOK_AGAIN = timedelta(minutes=1)
 
 
 class StageApplication(SparkSubmitOperator):
     """Runs stages of a run as one Spark application, wherever the connection says.
 
+    While another run has the contract's lease it waits without a slot of the pool, which is for others then.
     Skips `apply` unless the plan needs no approval, or a person has approved it.
     """
 
     template_fields = ("scheduled_run", "plan", "decision", *SparkSubmitOperator.template_fields)
     operator_extra_links = (ReportLink(),)
+    reschedule = True
 
     def __init__(
         self, *, scheduled_run: Any, stages: Sequence[str], plan: Any = None, decision: Any = None, **kwargs: Any
@@ -44,6 +53,9 @@ class StageApplication(SparkSubmitOperator):
             raise AirflowSkipException(reason)
         place = installation()
         settings = place.settings()
+        if (holder := other_holder(scheduled_run, settings)) is not None:
+            self.log.info("%s has the lease of the contract: its slot is given back until it is free", holder)
+            raise AirflowRescheduleException(datetime.now(UTC) + _LOOK_AGAIN)  # type: ignore[no-untyped-call]
         connection = spark_provider.resolved_connection(self)
         self.name = f"reconcile {scheduled_run.run_id}"
         self.conf = submission.configuration(settings, connection["master"], self.name, connection["deploy_mode"])

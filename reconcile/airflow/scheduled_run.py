@@ -16,6 +16,8 @@ from reconcile.workspace.run_id import LONGEST, valid_run_id
 if TYPE_CHECKING:
     from airflow.sdk.types import DagRunProtocol
 
+    from reconcile.settings.settings import Settings
+
 _MARK = 8
 
 
@@ -60,6 +62,18 @@ def requester_of(dag_run: DagRunProtocol) -> Actor | None:
     if dag_run.triggering_user_name:
         return Actor(dag_run.triggering_user_name, "airflow")
     return None if dag_run.run_type == "manual" else SCHEDULER
+
+
+def other_holder(scheduled_run: ScheduledRun, settings: Settings) -> str | None:
+    """Query which other run has the lease of the run's contract, if one has."""
+    from reconcile.contract.model import load_contract
+    from reconcile.control.leases import contract_lease, is_of_run
+    from reconcile.control.store import open_control
+
+    contract = load_contract(Path(scheduled_run.contract))
+    with open_control(settings) as control:
+        found = control.leases.holder_of(contract_lease(contract.aggregate))
+    return None if found is None or is_of_run(found, scheduled_run.run_id) else found
 
 
 def run_id_of(file: Path, dag_id: str, dag_run_id: str, at: datetime, part: str = "") -> str:

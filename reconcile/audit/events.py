@@ -30,6 +30,7 @@ from reconcile.gather.log.history_columns import (
     VERSION,
 )
 from reconcile.gather.stores import canonical_columns
+from reconcile.spark import parsed_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,8 +55,8 @@ def event_values(
     names = {path: f"_path_{number}" for number, path in enumerate(dict.fromkeys(wanted))}
     with_paths = parsed.withColumns({names[path]: at[path] for path in names})
     with lenient(spark):
-        evaluated = {f"_field_{n}": _evaluated(event, names) for n, event in events.items()}
-        with_values = with_paths.withColumns(evaluated | {GONE: _gone(topic, names)})
+        evaluated = {f"_field_{n}": _evaluated(spark, event, names) for n, event in events.items()}
+        with_values = with_paths.withColumns(evaluated | {GONE: _gone(spark, topic, names)})
     silent = f.lit(False), f.lit(None).cast("string"), f.lit(False), f.lit(False)
     texts = {n: canonical_columns.text(with_values, f"_field_{n}", form[n]) for n in events}
     fields = [
@@ -92,27 +93,27 @@ def with_gone(records: DataFrame, topic: Topic) -> DataFrame:
     places = {path: "$" + "".join(f"['{step}']" for step in mapping.steps(path)) for path in paths}
     with_paths = records.withColumns({name: f.get_json_object(VALUE, places[path]) for path, name in names.items()})
     with lenient(records.sparkSession):
-        return with_paths.withColumn(GONE, _gone(topic, names)).drop(*names.values())
+        return with_paths.withColumn(GONE, _gone(records.sparkSession, topic, names)).drop(*names.values())
 
 
 def _tested_paths(topic: Topic) -> list[str]:
     return [path for test in topic.delete_tests for path in mapping.paths(test)]
 
 
-def _gone(topic: Topic, names: Mapping[str, str]) -> Column:
+def _gone(spark: SparkSession, topic: Topic, names: Mapping[str, str]) -> Column:
     """Build whether a record deletes, of the columns with its paths."""
     from pyspark.sql import functions as f
 
-    tests = (f.expr(f"coalesce((\n{mapping.with_names(test, names)}\n), false)") for test in topic.delete_tests)
-    return reduce(or_, tests, f.col(DELETES))
+    tests = (parsed_sql.expression(spark, mapping.with_names(test, names)) for test in topic.delete_tests)
+    return reduce(or_, (f.coalesce(test, f.lit(False)) for test in tests), f.col(DELETES))
 
 
-def _evaluated(event: str | EncodedValue, names: Mapping[str, str]) -> Column:
+def _evaluated(spark: SparkSession, event: str | EncodedValue, names: Mapping[str, str]) -> Column:
     """Build what an event says, of the columns with its paths."""
     from pyspark.sql import functions as f
 
     if not isinstance(event, EncodedValue):
-        return f.expr(mapping.with_names(event, names))
+        return parsed_sql.expression(spark, mapping.with_names(event, names))
     encoding, column = event.encoding, f.col(names[event.path])
     if encoding.form == "base64":
         return f.try_to_binary(column, f.lit("base64"))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json
-from reconcile.contract.model import Contract, json_schema, load_contract
-from reconcile.errors import InvalidFileError, Problem
+from reconcile.config.yamlfile import KeyPath, path_text
+from reconcile.contract.model import Contract, StashTable, json_schema, load_contract
+from reconcile.contract.terms import Rows
+from reconcile.domain.sql_calls import JDBC, SPARK, Calls, require_calls
+from reconcile.errors import InvalidFileError, Problem, SecretError
 from reconcile.files import committed
 from reconcile.pipeline import grants as pipeline_grants
 from reconcile.pipeline.grants import Purpose
-from reconcile.settings.connections import Store
+from reconcile.settings.connections import Connection, Folder, JdbcUrl, Lake, PluginUrl, Store
 from reconcile.settings.settings import Settings, UnknownConnectionError, load_settings
 from reconcile.settings.urls import PostgresUrl
 
@@ -37,7 +41,8 @@ def contract() -> None:
 def check(context: click.Context, file: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
     """Check the contract FILE. Exits 0 if it is valid, also with warnings, and 2 if not.
 
-    With --config, also check that the settings have the connections that it names.
+    With --config, also check that the settings have the connections that it names, and that its SQL calls only what
+    Spark, or a database behind JDBC, may be asked for.
     """
     settings = None if config is None else load_settings(config, workspace)
     problems: tuple[Problem, ...] = ()
@@ -51,7 +56,7 @@ def check(context: click.Context, file: Path, config: Path | None, workspace: st
         summary = _summary(checked)
         warnings = tuple(checked.warnings())
         if settings is not None:
-            problems = tuple(_unknown(checked, settings))
+            problems = tuple(_unknown(checked, settings)) or tuple(_called(checked, settings))
     if as_json:
         from reconcile.cli.outputs import ContractCheck
 
@@ -167,6 +172,42 @@ def _no_postgres(settings: Settings, checked: Contract) -> dict[str, str]:
         for name, each in addresses.items()
         if not (isinstance(each, Store) and isinstance(each.resolve(), PostgresUrl))
     }
+
+
+def _called(checked: Contract, settings: Settings) -> Iterator[Problem]:
+    """Find SQL that the kind of its store does not take; what kind that is stays open where a secret is not here."""
+    from reconcile.gather.stores.contract_check import consumer_parts, source_parts
+
+    source, outbox = checked.source, checked.source.outbox
+    of_source = [(part.path, part.sql) for parts in source_parts(checked) for part in parts]
+    of_source.append((("source", "outbox", "published"), outbox.published if outbox else ""))
+    sides: list[tuple[KeyPath, Rows, list[tuple[KeyPath, str]]]] = [(("source",), source, of_source)]
+    for number, consumer in enumerate(checked.consumers):
+        here: KeyPath = ("consumers", number)
+        of_copy = [(part.path, part.sql) for parts in consumer_parts(checked, number) for part in parts]
+        if isinstance(stash := consumer.failure.stash, StashTable):
+            of_copy.append(((*here, "failure", "stash", "resolved"), stash.resolved or ""))
+        sides.append((here, consumer, of_copy))
+    for here, rows, texts in sides:
+        connection = settings.connection(rows.store)
+        if (calls := _calls_of(connection)) is None:
+            continue
+        if calls is JDBC or isinstance(connection, Folder):  # another's query is no SQL
+            texts.append(((*here, "query"), rows.query or ""))
+        for path, text in texts:
+            try:
+                require_calls(text, calls, tables=calls is JDBC or path[-1] == "query")
+            except ValueError as error:
+                yield Problem(path_text(path), str(error))
+
+
+def _calls_of(connection: Connection) -> Calls | None:
+    if isinstance(connection, (Folder, Lake)):
+        return SPARK
+    if isinstance(connection, Store):
+        with suppress(SecretError):
+            return {JdbcUrl: JDBC, PluginUrl: SPARK}.get(type(connection.resolve()))
+    return None
 
 
 def _summary(checked: Contract) -> str:

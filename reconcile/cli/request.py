@@ -60,7 +60,7 @@ def request(
         else:
             given_id, wanted_ids = request_id or str(uuid.uuid4()), ids_of(ids, ids_file) or ()
             wanted = read(RequestRecord(given_id, contract.stem, wanted_ids, mode, apply).value())
-            keep(control, wanted, os_user())
+            keep(control, wanted, settings.requests, os_user())
     problem = _sent(settings, cluster, wanted)
     if as_json:
         print_json(RequestOutput(request_id=wanted.id, contract=wanted.contract, topic=TOPIC, sent=problem is None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,23 +21,28 @@ _LOOPBACK = "127.0.0.1"
 @click.command()
 @click.option("--host", default=_LOOPBACK, show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8420, show_default=True)
-@click.option("--token", help=f"Where the visitors' token is kept: {FORMS}. Required beyond loopback.")
+@click.option("--token", help=f"Where the visitors' token is kept: {FORMS}. Left out, one is made.")
 @options.settings
 def web(host: str, port: int, token: str | None, read_settings: options.ReadSettings) -> None:
     """Show runs, findings, stories, history and plans in a browser, until interrupted."""
     settings = read_settings()
-    secret = _token(token)
-    if not is_loopback(host) and secret is None:
-        raise RefusedError(f"{host} can be reached by others: say with --token what they have to know ({FORMS})")
+    given = _token(token)
+    secret = given or secrets.token_urlsafe(32)
+    # Who started it gets in by an address that opens once, and so no other user of this machine.
+    ticket = None if given else secrets.token_urlsafe(32)
     import uvicorn
 
     from reconcile.web.app import web_app
 
     with workspace_of(settings) as place:
-        app = web_app(place, settings, token=secret, hosts=("localhost", host) if is_loopback(host) else ())
+        app = web_app(
+            place, settings, token=secret, ticket=ticket, hosts=("localhost", host) if is_loopback(host) else ()
+        )
         serving = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
         with _listening(host, port) as listening:
-            say(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+            say(f"http://{f'[{host}]' if ':' in host else host}:{port}/{f'?token={ticket}' if ticket else ''}")
+            if not given and not is_loopback(host):
+                say(f"the token of other visitors, until this ends: {secret}")
             uvicorn.Server(serving).run(sockets=[listening])
 
 

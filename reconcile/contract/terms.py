@@ -12,6 +12,7 @@ from reconcile.config.text import CONTROL, Text, text_type
 from reconcile.config.validation import Model
 from reconcile.config.yamlfile import KeyPath, quoted
 from reconcile.domain import encoding, mapping
+from reconcile.domain.sql_calls import SPARK, require_calls
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 TOPIC_NAME = r"[a-zA-Z0-9._-]{1,249}"
@@ -52,6 +53,7 @@ def _sql(text: str) -> str:
 def _event(text: str) -> str:
     if not mapping.paths(_sql(text)):
         raise ValueError(f"{quoted(text)} has no path into the event: {mapping.HOW_TO_WRITE}")
+    require_calls(text, SPARK)
     return text
 
 
@@ -79,6 +81,8 @@ def _locator(text: str) -> str:
 def _delete(text: str) -> str:
     if text != TOMBSTONE and not mapping.paths(_sql(text)):
         raise ValueError(f"{quoted(text)} is not valid: write tombstone, or a test such as $.deleted == true")
+    if text != TOMBSTONE:
+        require_calls(text, SPARK)
     return text
 
 

@@ -53,6 +53,10 @@ class RequestConflictError(RefusedError):
     """Raised when a request of this id asks for something else: give the new one an id of its own."""
 
 
+class TooManyRequestsError(RefusedError):
+    """Raised when too many requests of a contract, or of one requester for it, are not done: ask again later."""
+
+
 def control_error(place: str, error: SQLAlchemyError) -> ReconcileError:
     """Choose the error that says what went wrong, without the statement and its values."""
     if isinstance(error, PoolTimeoutError):

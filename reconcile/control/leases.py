@@ -141,6 +141,13 @@ class Leases:
                 )
         return Lease(name, holder, token)
 
+    def holder_of(self, name: str) -> str | None:
+        """Query who holds a lease at this instant."""
+        held = (leases.c.name == name) & (leases.c.expires_at > now())
+        with self._database.reading() as connection:
+            found: str | None = connection.execute(select(leases.c.holder).where(held)).scalar_one_or_none()
+        return found
+
     def renew(self, lease: Lease, ttl: timedelta) -> None:
         """Let a lease last for a time from now; raise LeaseLostError if it has expired or is another's."""
         with self._database.writing() as connection:
@@ -174,6 +181,11 @@ class Leases:
 def contract_lease(contract: str) -> str:
     """Name the lease of a contract."""
     return f"run of {contract}"
+
+
+def is_of_run(holder: str, run_id: str) -> bool:
+    """Tell whether a holder is an attempt of a run."""
+    return holder.startswith(f"{run_id} on ")
 
 
 def holder(run_id: str) -> str:

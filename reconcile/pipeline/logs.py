@@ -69,7 +69,7 @@ class StderrLog:
     def configure(self, verbosity: int, form: Form) -> None:
         """Choose what is logged: at 0 our steps, at 1 figures and durations too, at 2 also what libraries say."""
         self.verbosity, self.form = verbosity, form
-        self.handler.setFormatter(_JsonLines() if form == "json" else logging.Formatter("%(message)s"))
+        self.handler.setFormatter(_JsonLines() if form == "json" else _TextLines("%(message)s"))
         self.close()
         live = self._live if form == "text" else None
         self.handler.setLevel(logging.DEBUG if verbosity else logging.INFO)
@@ -106,6 +106,13 @@ def logged_to_stderr(
         yield log
     finally:
         log.close()
+
+
+class _TextLines(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        # An id with a line break in it would make a line of its own, which says what it likes.
+        text = super().formatMessage(record)
+        return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 class _JsonLines(logging.Formatter):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
+from reconcile.config.yamlfile import quoted
 from reconcile.domain.approval import REQUEST_TOPIC, Actor
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.kafka.client import ClusterClient
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
     from reconcile.control.store import ControlStore
+    from reconcile.settings.settings import RunRequests
 
 TOPIC = "reconcile.requests"
 AIRFLOW_CONNECTION = "reconcile_requests"
@@ -63,8 +65,8 @@ def read(value: bytes | None) -> RequestRecord:
         raise RefusedError(f"it has unknown keys: {ascii(unknown)[:200]}")
     id_, contract, ids = fields.get("id"), fields.get("contract"), fields.get("ids", [])
     mode, apply = fields.get("mode", "auto"), fields.get("apply", False)
-    if not _is_text(id_) or len(id_) > _LONGEST_ID:
-        raise RefusedError(f"its id is no text of 1 to {_LONGEST_ID} characters")
+    if not _is_text(id_) or len(id_) > _LONGEST_ID or not id_.isprintable():
+        raise RefusedError(f"its id is no text of 1 to {_LONGEST_ID} characters that can be printed")
     if not isinstance(contract, str) or _NAME.fullmatch(contract) is None:
         raise RefusedError("its contract is no contract's name")
     if not isinstance(ids, list) or not all(map(_is_text, ids)):
@@ -76,9 +78,36 @@ def read(value: bytes | None) -> RequestRecord:
     return RequestRecord(id_, contract, tuple(ids), mode, apply)
 
 
-def keep(control: ControlStore, wanted: RequestRecord, requester: Actor = REQUEST_TOPIC) -> None:
-    """Queue a request; one that was delivered before stays as it is. A record does not say who wrote it."""
-    control.requests.queue(wanted.id, wanted.contract, wanted.ids, wanted.mode, apply=wanted.apply, requester=requester)
+def keep(control: ControlStore, wanted: RequestRecord, rules: RunRequests, requester: Actor = REQUEST_TOPIC) -> None:
+    """Queue a request; one that was delivered before stays as it is. A record does not say who wrote it.
+
+    Raises RefusedError for one that asks for too much, and TooManyRequestsError where too many wait.
+    """
+    if requester == REQUEST_TOPIC and wanted.apply and wanted.contract not in rules.apply:
+        _require_known(control, wanted)
+    control.requests.queue(
+        wanted.id,
+        wanted.contract,
+        wanted.ids,
+        wanted.mode,
+        apply=wanted.apply,
+        requester=requester,
+        most=rules.waiting,
+        most_of_one=rules.waiting_of_one,
+    )
+
+
+def _require_known(control: ControlStore, wanted: RequestRecord) -> None:
+    """Raise RefusedError unless somebody who is known has asked for it: the record is then a wake-up alone."""
+    from reconcile.control.errors import UnknownRequestError
+
+    try:
+        control.requests.find(wanted.id)
+    except UnknownRequestError:
+        raise RefusedError(
+            f"a record may not ask for corrections of {wanted.contract}: `reconcile request --apply` does, or put the"
+            " contract into `requests.apply` of the settings"
+        ) from None
 
 
 def given_back(control: ControlStore, request_id: str, contract: str) -> RequestRecord:
@@ -88,10 +117,10 @@ def given_back(control: ControlStore, request_id: str, contract: str) -> Request
     """
     known = control.requests.find(request_id)
     if known.contract != contract:
-        raise RefusedError(f"the request {request_id} is of the contract {known.contract}, not of {contract}")
+        raise RefusedError(f"the request {quoted(request_id)} is of the contract {known.contract}, not of {contract}")
     if control.requests.requeue(request_id).state == "done":
         how = f"by the run {known.run_id}" if known.run_id else "without a run"
-        raise RefusedError(f"the request {request_id} is done, {how}: ask anew, under another id")
+        raise RefusedError(f"the request {quoted(request_id)} is done, {how}: ask anew, under another id")
     return RequestRecord(known.id, known.contract, known.ids, known.mode, known.apply)
 
 
@@ -122,30 +151,48 @@ def send(cluster: Mapping[str, Any], wanted: RequestRecord, topic: str = TOPIC) 
         raise UnreachableError(f"no record came to {topic}: {said}")
 
 
-def drain(cluster: Mapping[str, Any], control: ControlStore, say: Callable[[str], None], topic: str = TOPIC) -> int:
-    """Keep every request in the topic, and only then commit its record; return how many.
+def drain(
+    cluster: Mapping[str, Any],
+    control: ControlStore,
+    say: Callable[[str], None],
+    rules: RunRequests,
+    contracts: Collection[str],
+    topic: str = TOPIC,
+) -> int:
+    """Keep every request in the topic for one of these contracts, and only then commit its record; return how many.
 
-    A record that holds no request is reported and skipped: nobody could ever run it. If the control store does not keep
-    a request, the error is raised, and the record is read again next time.
+    A record that holds no request, or one too many, is reported and skipped: nobody could ever run it. If the control
+    store does not keep a request, the error is raised, and the record is read again next time.
     """
-    return sum(_kept(message, control, say, topic) for message in _received(cluster, topic))
+    refused = (_refused(message, control, rules, contracts, topic) for message in _received(cluster, topic))
+    kept = 0
+    for problem in refused:
+        kept += problem is None
+        if problem is not None:
+            say(problem)
+    return kept
 
 
-def _kept(message: Message, control: ControlStore, say: Callable[[str], None], topic: str) -> bool:
-    from reconcile.control.errors import RequestConflictError
+def _refused(
+    message: Message, control: ControlStore, rules: RunRequests, contracts: Collection[str], topic: str
+) -> str | None:
+    """Keep a record's request, or say why it is passed by."""
+    from reconcile.control.errors import ControlRefusedError
 
     where = f"{topic}, partition {message.partition()}, offset {message.offset()}"
     try:
         wanted = read(message.value())
     except RefusedError as error:
-        say(f"{where} holds no request: {error}")
-        return False
+        return f"{where} holds no request: {error}"
+    if wanted.contract not in contracts:
+        return f"{where}: there is no contract {quoted(wanted.contract)}"
     try:
-        keep(control, wanted)
-    except RequestConflictError as error:
-        say(f"{where}: {error}")
-        return False
-    return True
+        keep(control, wanted, rules)
+    except ControlRefusedError:
+        raise
+    except RefusedError as error:
+        return f"{where}: {error}"
+    return None
 
 
 def _is_text(value: object) -> TypeGuard[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
 
 from reconcile.config.durations import Duration
 from reconcile.config.text import Text
@@ -36,6 +36,9 @@ OVERRIDE_PREFIX = "RECONCILE_CONN_"
 CONTROL_FILE = "control.db"
 _KEY = Reference("file", "redaction.key", "redaction_key")
 
+_ON_COMMAND_LINES = frozenset(
+    [*(f"spark.{role}.extraJavaOptions" for role in ("driver", "executor")), "spark.jars", "spark.sql.extensions"]
+)
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
@@ -49,17 +52,48 @@ def _folder(value: Any) -> Any:
     return value
 
 
+def _or_reference(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, str):
+        return reference(value, "password", (info.context or {}).get("folder", Path())) or value
+    return value
+
+
+_TextOrReference = Annotated[
+    Annotated[Reference, Tag("<kind:reference>")] | Annotated[Text, Tag("<kind:text>")],
+    Discriminator(lambda value: "<kind:reference>" if isinstance(value, Reference) else "<kind:text>"),
+    BeforeValidator(_or_reference),
+]
+
+
 class Spark(Model):
     """How Spark runs."""
 
     master: Text = "local[*]"
     """Where Spark runs: local[*], spark://host:port, k8s://..., or yarn."""
-    conf: dict[Text, Text] = Field(default_factory=dict)
-    """Settings for Spark, as it names them."""
+    conf: Mapping[Text, _TextOrReference] = Field(default_factory=dict)
+    """Settings for Spark, as it names them; a secret is a reference."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Spark:
+        told = "has to stand on a command line, which everybody on the machine can read: it can be no reference"
+        require_consistent([(("conf", key), told) for key in self.references() if key in _ON_COMMAND_LINES])
+        return self
+
+    def references(self) -> frozenset[str]:
+        """List the settings whose values are kept elsewhere: they stand on no command line."""
+        return frozenset(key for key, value in self.conf.items() if isinstance(value, Reference))
+
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Resolve what is set, secrets included; raise SecretError if one is missing."""
+        return {
+            key: value.resolve(environ).get_secret_value() if isinstance(value, Reference) else value
+            for key, value in self.conf.items()
+        }
 
     def listed(self, key: str) -> list[str]:
         """Build the list that one of its settings holds, such as spark.jars."""
-        return [each.strip() for each in self.conf.get(key, "").split(",") if each.strip()]
+        value = self.conf.get(key, "")
+        return [] if isinstance(value, Reference) else [each.strip() for each in value.split(",") if each.strip()]
 
 
 def mirror_url(text: Any) -> str:
@@ -77,6 +111,17 @@ class Setup(Model):
 
     mirror: Annotated[str, BeforeValidator(mirror_url)] | None = None
     """A copy of Maven's repository; left out, Maven's own."""
+
+
+class RunRequests(Model):
+    """What may be asked for by `reconcile request` and on the request topic."""
+
+    waiting: Annotated[int, Field(ge=1)] = 20
+    """At most so many requests of a contract wait or run at a time."""
+    waiting_of_one: Annotated[int, Field(ge=1)] = 10
+    """At most so many of them are one requester's; the topic, which does not say who writes, is one."""
+    apply: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    """The contracts for which a record on the topic may ask for corrections."""
 
 
 class LogHistory(Model):
@@ -106,6 +151,8 @@ class Settings(Model):
     """Whom consumers tell of what they cannot settle alone."""
     spark: Spark = Spark()
     """How Spark runs."""
+    requests: RunRequests = RunRequests()
+    """What may be asked for by `reconcile request` and on the request topic."""
     history: LogHistory = LogHistory()
     """How long the histories of topics are kept."""
     keep: Literal["snapshots"] | None = None

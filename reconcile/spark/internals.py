@@ -73,6 +73,13 @@ def rows_in_plan(frame: DataFrame) -> int | None:
     return count
 
 
+def parsed(spark: SparkSession, text: str, *, query: bool) -> str:
+    """Return what Spark's parser makes of a query or an expression, as JSON; it runs nothing."""
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    found = parser.parseQuery(text) if query else parser.parseExpression(text)
+    return str(found.toJSON())
+
+
 def _optimized(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().optimizedPlan()
 

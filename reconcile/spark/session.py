@@ -19,6 +19,7 @@ from reconcile.errors import ReconcileError, RefusedError
 from reconcile.settings.connections import Lake
 from reconcile.settings.settings import Settings
 from reconcile.spark import internals, interrupts
+from reconcile.spark.failures import without_values
 from reconcile.spark.jvm_output import JvmOutput
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
     # It prints each statement that does not fit with its whole stack; whoever tries one says what was wrong.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if internals.has_context():
-        yield _ruled(SparkSession.builder.getOrCreate())
+        with without_values():
+            yield _ruled(SparkSession.builder.getOrCreate())
         return
     _LOG.info("starting Spark")
     began = time.monotonic()
@@ -109,7 +111,8 @@ def session(settings: Settings, name: str) -> Iterator[SparkSession]:
         spark = _started(settings, name)
         _LOG.debug(f"Spark {spark.version} started on {settings.spark.master} in {time.monotonic() - began:.1f} s")
         try:
-            yield spark
+            with without_values():
+                yield spark
         finally:
             _stop(spark)
 
@@ -122,8 +125,11 @@ def _stop(spark: SparkSession) -> None:
 
 
 def configuration(settings: Settings, name: str) -> dict[str, str]:
-    """Give all that Spark is started with: our defaults, under the settings, under our rules."""
-    given = settings.spark.conf
+    """Give all that Spark is started with, secrets included: our defaults, under the settings, under our rules.
+
+    Raises SecretError for a reference that leads to nothing.
+    """
+    given = settings.spark.resolve()
     local = _is_local(settings.spark.master)
     ours = {
         **_DEFAULTS,
@@ -131,6 +137,8 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
         **given,
         **RULES,
     }
+    referred = [re.escape(each) for each in settings.spark.references()]
+    ours["spark.redaction.regex"] = "|".join([ours["spark.redaction.regex"], *(f"^{each}$" for each in referred)])
     ours["spark.app.name"] = name
     ours["spark.master"] = settings.spark.master
     ours["spark.jars"] = jars(settings)
@@ -163,7 +171,10 @@ def _lakes(settings: Settings) -> list[str]:
 
 def public_configuration(settings: Settings, name: str) -> dict[str, str]:
     """Give what may stand on a command line, which everybody on the machine can read: all of it but secrets."""
-    return {key: value for key, value in configuration(settings, name).items() if not _is_secret(key)}
+    secret = settings.spark.references()
+    return {
+        key: value for key, value in configuration(settings, name).items() if not _is_secret(key) and key not in secret
+    }
 
 
 def _archive() -> str:
@@ -191,7 +202,7 @@ def _started(settings: Settings, name: str) -> SparkSession:
     output = JvmOutput()
     try:
         with interrupts.held_back():
-            gateway = internals.gateway() or _launched(wanted, output)
+            gateway = internals.gateway() or _launched(public_configuration(settings, name), output)
             context = SparkContext(conf=_conf(wanted, gateway, submitted=submitted), gateway=gateway)
     except (PySparkException, Py4JError, OSError) as error:
         raise SparkStartError(_why(error, output, settings.spark.master)) from error
@@ -208,12 +219,12 @@ def _started(settings: Settings, name: str) -> SparkSession:
     return spark
 
 
-def _launched(wanted: Mapping[str, str], output: JvmOutput) -> Any:
+def _launched(public: Mapping[str, str], output: JvmOutput) -> Any:
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
     # Everybody on the machine can read a command line: secrets are set later, inside the JVM.
-    conf = SparkConf().setAll([(key, value) for key, value in wanted.items() if not _is_secret(key)])
+    conf = SparkConf().setAll(list(public.items()))
     with output.pipe() as pipe:
         return launch_gateway(conf, {"stdout": pipe, "stderr": pipe})  # type: ignore[no-untyped-call]
 

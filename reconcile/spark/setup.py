@@ -7,6 +7,7 @@ folder of jars takes its place when all of them are in it, and `.ready` is writt
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ _INSTALL_JAVA = "install one (Debian: apt-get install openjdk-17-jre-headless), 
 _READY = ".ready"
 _FETCHED = ".fetched"
 _PARTIAL = ".partial"
+_PINS = ".sha256"
 # The jars lie in Ivy's cache too.
 _ROOM = {"the jars": 150_000_000, "Spark's class archive": 250_000_000}
 _FOUND = re.compile(r"\tfound (\S+) in ")
@@ -129,7 +131,47 @@ def fetch(
     mirror: str | None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """Fetch the jars of an Ivy file into a folder for each of its configurations; raise as `set_up` does."""
+    """Fetch the jars of an Ivy file into a folder for each of its configurations; raise as `set_up` does.
+
+    Each has to have the checksum that stands beside the Ivy file, and there is no other.
+    """
+    partial = _resolved(ivy, configurations, folder, mirror, tell)
+    _require_pinned(ivy.with_suffix(_PINS), partial, configurations)
+    for each in configurations:
+        shutil.rmtree(folder / each, ignore_errors=True)
+        (partial / each).rename(folder / each)
+    partial.rmdir()
+
+
+def pin(ivy: Path, configurations: Sequence[str], mirror: str | None = None) -> None:
+    """Write the checksums of the jars that an Ivy file asks for, as they are fetched now; raise as `set_up` does."""
+    with tempfile.TemporaryDirectory(prefix="reconcile-") as temporary:
+        partial = _resolved(ivy, configurations, Path(temporary), mirror, lambda _: None)
+        lines = [f"{checksum}  {name}\n" for name, checksum in _checksums(partial, configurations).items()]
+    ivy.with_suffix(_PINS).write_text("".join(lines), "utf-8")
+
+
+def _require_pinned(pins: Path, folder: Path, configurations: Sequence[str]) -> None:
+    lines = [line.split() for line in pins.read_text("utf-8").splitlines()]
+    pinned = {name: checksum for checksum, name in lines if name.partition("/")[0] in configurations}
+    found = _checksums(folder, configurations)
+    differing = sorted(name for name in pinned.keys() | found.keys() if pinned.get(name) != found.get(name))
+    if differing:
+        raise RefusedError(
+            f"{', '.join(differing)}: what was fetched is not what {pins.name} has a checksum of, so that none of it is"
+            f" used; see what answers for Maven's repository, delete {files.cache() / 'ivy'}, and try again"
+        )
+
+
+def _checksums(folder: Path, configurations: Sequence[str]) -> dict[str, str]:
+    jars = (jar for each in configurations for jar in sorted((folder / each).glob("*.jar")))
+    return {f"{jar.parent.name}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars}
+
+
+def _resolved(
+    ivy: Path, configurations: Sequence[str], folder: Path, mirror: str | None, tell: Callable[[Progress], None]
+) -> Path:
+    """Have Ivy fetch the jars; return the folder that holds a folder for each configuration."""
     java, _ = _java()
     _require_room(folder, "the jars")
     proxies = java_proxies()
@@ -149,10 +191,7 @@ def fetch(
         log = files.cache() / "resolve.log"
         if _followed(command, folder, log, tell):
             raise _failure(log.read_text("utf-8", errors="replace"), log, mirror, proxies)
-    for each in configurations:
-        shutil.rmtree(folder / each, ignore_errors=True)
-        (partial / each).rename(folder / each)
-    partial.rmdir()
+    return partial
 
 
 def _followed(command: Sequence[str], folder: Path, log: Path, tell: Callable[[Progress], None]) -> int:

@@ -18,10 +18,18 @@ from reconcile.workspace.run_id import InvalidRunIdError
 from reconcile.workspace.workspace import UnknownRunError, Workspace
 
 
-def web_app(place: Workspace, settings: Settings, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
+def web_app(
+    place: Workspace,
+    settings: Settings,
+    *,
+    token: str | None = None,
+    ticket: str | None = None,
+    hosts: Sequence[str] = (),
+) -> FastAPI:
     """Build the app.
 
-    Visitors need the `token`, if there is one; where another app mounts this one, that app authorizes them.
+    Visitors need the `token`, if there is one; where another app mounts this one, that app authorizes them. A `ticket`
+    in the address lets one browser in.
     With `hosts` it answers under these names alone, so that no page elsewhere reaches it by another name.
     """
     app = FastAPI(title="reconcile", docs_url=None, redoc_url=None, openapi_url=None)
@@ -29,7 +37,7 @@ def web_app(place: Workspace, settings: Settings, *, token: str | None = None, h
     app.add_exception_handler(ReconcileError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
     app.add_exception_handler(RequestValidationError, _misread)
-    app.add_middleware(Gate, token=token, hosts=tuple(hosts))
+    app.add_middleware(Gate, token=token, ticket=ticket, hosts=tuple(hosts))
     return app
 
 

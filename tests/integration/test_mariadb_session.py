@@ -152,3 +152,10 @@ def test_a_server_that_stops_is_told_of() -> None:
             lost.require_alive()
         with pytest.raises(StoreUnreachableError):
             idle.rows("select 1")
+
+
+def test_a_message_is_one_statement(session: MariaSession) -> None:
+    """The client does not say that it takes several, so the server refuses them."""
+    session.take_snapshot()
+    with pytest.raises(StoreRefusedError, match="syntax"):
+        session.rows("select 1; create table escaped (id int)")

@@ -9,7 +9,10 @@ import pytest
 from reconcile.control.store import ControlStore
 from reconcile.lab.services import offsets
 from reconcile.pipeline.requests import KEEPERS, RequestRecord, drain, send
+from reconcile.settings.settings import RunRequests
 from tests.integration.emission_world import World, emission_world, until
+
+RULES = RunRequests()
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def test_requests_are_kept_once(world: World, control: ControlStore) -> None:
     send(world.cluster, RequestRecord("two", "user"), topic)
     with world.producer({}) as producer:
         producer.produce(topic, b"nothing of the kind")
-    kept = [drain(world.cluster, control, told.append, topic) for _ in range(2)]
+    kept = [drain(world.cluster, control, told.append, RULES, ["user"], topic) for _ in range(2)]
     assert ([2, 0], 1) == (kept, len(told))
 
 
@@ -47,4 +50,4 @@ def test_a_sender_with_transactions_is_no_reason_to_wait(world: World, control: 
         producer.produce(topic.name, RequestRecord("three", "user").value())
         producer.commit_transaction()
     until(lambda: topic.ends() == topic.ends(committed_only=True), "the transaction is open")
-    assert 1 == drain(world.cluster, control, pytest.fail, topic.name)
+    assert 1 == drain(world.cluster, control, pytest.fail, RULES, ["user"], topic.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import signal
 import subprocess
 import sys
@@ -87,8 +89,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         folder = tmp_path / "repository" / "org" / name / name / "1.0"
         folder.mkdir(parents=True)
         (folder / f"{name}-1.0.pom").write_text(POM.format(name), "utf-8")
-        with zipfile.ZipFile(folder / f"{name}-1.0.jar", "w") as jar:
-            jar.writestr("name", name)
+        (folder / f"{name}-1.0.jar").write_bytes(packed(name))
     server = Server(tmp_path / "repository")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
@@ -108,10 +109,21 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def packed(name: str) -> bytes:
+    """Pack a jar that is the same whenever it is packed."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w") as jar:
+            jar.writestr(zipfile.ZipInfo("name"), name)
+        return file.getvalue()
+
+
 def ask(folder: Path, two: str) -> None:
-    """Write what is asked for."""
+    """Write what is asked for, and the checksums."""
     (folder / "installed").mkdir(exist_ok=True)
     (folder / "installed" / "ivy.xml").write_text(ASKED.format(two=two), "utf-8")
+    one, other = (hashlib.sha256(packed(name)).hexdigest() for name in ("one", "two"))
+    pins = f"{one}  spark/one-1.0.jar\n{one}  delta/one-1.0.jar\n{other}  broker/two-{two}.jar\n"
+    (folder / "installed" / "ivy.sha256").write_text(pins, "utf-8")
 
 
 def fetched() -> list[str]:
@@ -158,6 +170,33 @@ def test_a_named_folder_gets_other_jars_in_place(
     ask(tmp_path, "2.0")
     setup.set_up(server.url)
     assert ["one-1.0.jar", "two-2.0.jar"] == fetched()
+
+
+@pytest.mark.parametrize("changed", ["one", "two"])
+def test_a_jar_that_is_not_the_one_that_was_pinned_is_not_used(server: Server, tmp_path: Path, changed: str) -> None:
+    """Ivy itself takes what a repository says of its own files; nothing of what came with it is used either."""
+    (tmp_path / "repository" / "org" / changed / changed / "1.0" / f"{changed}-1.0.jar").write_bytes(packed("evil"))
+    with pytest.raises(RefusedError, match=rf"/{changed}-1\.0\.jar: what was fetched is not what ivy\.sha256"):
+        setup.set_up(server.url)
+    with pytest.raises(RefusedError, match="reconcile setup"):
+        files.jars("spark")
+
+
+def test_a_jar_that_nobody_pinned_is_not_used(server: Server, tmp_path: Path) -> None:
+    """As one that a new version of another brings."""
+    pins = tmp_path / "installed" / "ivy.sha256"
+    pins.write_text("".join(pins.read_text("utf-8").splitlines(keepends=True)[:-1]), "utf-8")
+    with pytest.raises(RefusedError, match=r"broker/two-1\.0\.jar: what was fetched"):
+        setup.set_up(server.url)
+
+
+def test_checksums_are_pinned_of_what_is_fetched(server: Server, tmp_path: Path) -> None:
+    """By the target of the Makefile, after a change of ivy.xml."""
+    pins = tmp_path / "installed" / "ivy.sha256"
+    before = sorted(pins.read_text("utf-8").splitlines())
+    pins.unlink()
+    setup.pin(tmp_path / "installed" / "ivy.xml", ("spark", "broker", "delta"), server.url)
+    assert before == sorted(pins.read_text("utf-8").splitlines())
 
 
 def test_optional_jars_are_fetched_where_they_are_asked_for(server: Server) -> None:

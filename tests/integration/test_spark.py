@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -17,9 +19,9 @@ import pytest
 from reconcile import files
 from reconcile.errors import RefusedError
 from reconcile.lab.process import wait_until
-from reconcile.settings.settings import Settings, Spark
+from reconcile.settings.settings import Settings, Spark, load_settings
 from reconcile.spark import local_frames
-from reconcile.spark.session import RULES, configuration, session
+from reconcile.spark.session import RULES, configuration, public_configuration, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -314,6 +316,29 @@ def test_configuration_lets_settings_win_but_not_over_rules() -> None:
     )
     assert [*map(str, files.jars("spark")), "/x/oracle.jar"] == found["spark.jars"].split(",")
     assert found["spark.driver.extraJavaOptions"].endswith("-Xss4m -Duser.timezone=Asia/Tokyo -Duser.timezone=UTC")
+
+
+def test_a_setting_of_spark_may_be_a_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gets the secret, no command line does, and Spark's own pages hide it, whatever the setting's name."""
+    (tmp_path / "s").write_text("hush\n")
+    monkeypatch.setenv("SECRET", "hush")
+    theirs = {"spark.hadoop.a": "env:SECRET", "spark.hadoop.b": "file:s", "spark.hadoop.c": "plain"}
+    (tmp_path / "reconcile.yaml").write_text(json.dumps({"spark": {"conf": theirs}}))
+    given = load_settings(tmp_path / "reconcile.yaml")
+    found, public = configuration(given, "n"), public_configuration(given, "n")
+    assert ["hush", "hush", "plain"] == [found[f"spark.hadoop.{name}"] for name in "abc"]
+    assert {"spark.hadoop.c"} == set(theirs) & public.keys()
+    assert "hush" not in repr(given)
+    assert [True, True, False] == [
+        re.search(public["spark.redaction.regex"], f"spark.hadoop.{name}") is not None for name in "abc"
+    ]
+
+
+@pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.jars"])
+def test_what_stands_on_a_command_line_is_no_reference(key: str) -> None:
+    """It could not be kept from anybody."""
+    with pytest.raises(ValueError, match="has to stand on a command line"):
+        Settings.model_validate({"spark": {"conf": {key: "env:SECRET"}}})
 
 
 def test_a_local_driver_has_room_for_compiled_code_unless_the_user_says_how_much() -> None:

@@ -75,6 +75,23 @@ def test_a_yes_is_submitted(application: Any) -> None:
     assert "apply,verify" == _given(commands[0], "--stages")
 
 
+@pytest.mark.parametrize(("run_id", "waits"), [("another", True), (SCHEDULED["run_id"], False)])
+def test_a_run_that_has_to_wait_takes_no_slot(application: Any, tmp_path: Path, run_id: str, waits: bool) -> None:
+    """Another run has the lease of its contract: so a flood for one contract leaves the pool to the night."""
+    from airflow.sdk.exceptions import AirflowRescheduleException
+
+    task, commands = application(ROWS["this machine"])
+    place = Installation(None, str(tmp_path), tmp_path)
+    with open_control(place.settings()) as control, control.leases.hold_contract("user-account", run_id):
+        if waits:
+            with pytest.raises(AirflowRescheduleException):
+                task.execute({})
+        else:
+            task.execute({})
+    assert waits != bool(commands)
+    assert task.reschedule
+
+
 ALICE = {"id": "7", "name": "alice"}
 
 

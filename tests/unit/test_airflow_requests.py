@@ -21,7 +21,7 @@ from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline import requests as wakeup
 from reconcile.pipeline.approval import os_user
 from reconcile.pipeline.requests import RequestRecord, read
-from reconcile.settings.settings import Settings
+from reconcile.settings.settings import RunRequests, Settings
 from reconcile.workspace.workspace import Workspace
 from tests.unit.handoffs import summary
 
@@ -74,7 +74,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control
 
 def value(id_: str) -> bytes:
     """Build the value of a request's record."""
-    return RequestRecord(id_, "user-account").value()
+    return RequestRecord(id_, "user-account", (id_,)).value()
 
 
 def claimed(dag_run: str) -> list[str | None]:
@@ -85,7 +85,7 @@ def claimed(dag_run: str) -> list[str | None]:
 def test_a_run_is_asked_for_by_who_sent_its_request(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
     """Where `reconcile request` has kept them; a record of the topic names nobody."""
     alice = Actor("alice", "cli")
-    control.requests.queue("r-1", "user-account", requester=alice)
+    control.requests.queue("r-1", "user-account", ["r-1"], requester=alice)
     Topic(monkeypatch, value("r-1"), value("r-2"))
     assert [alice, REQUEST_TOPIC] == [each.requester for each in claims.claim("on_request", "run")]
 
@@ -125,7 +125,7 @@ def test_an_id_that_comes_with_another_wish_is_passed_by(
     with caplog.at_level(logging.WARNING):
         assert ["r-1", "r-2"] == claimed("run")
     assert 2 == topic.committed
-    assert "the request r-1 is there, with another ids" in caplog.text
+    assert 'the request "r-1" is there, with another ids' in caplog.text
 
 
 @pytest.mark.parametrize("error", [ControlRefusedError("read only"), UnreachableError("it is down")])
@@ -136,7 +136,7 @@ def test_what_is_not_kept_does_not_count_as_read(
     control.requests.queue("before", "user-account")
     topic = Topic(monkeypatch, value("r-1"), value("r-2"))
 
-    def keep(_: ControlStore, wanted: RequestRecord) -> None:
+    def keep(_: ControlStore, wanted: RequestRecord, _rules: object) -> None:
         if wanted.id == "r-2":
             raise error
 
@@ -144,11 +144,55 @@ def test_what_is_not_kept_does_not_count_as_read(
     assert (["before"], 1) == (claimed("run"), topic.committed)
 
 
+def test_a_record_asks_for_no_corrections(
+    monkeypatch: pytest.MonkeyPatch, control: ControlStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may write to the topic is nobody who is known; of a request that somebody made it is the wake-up."""
+    control.requests.queue("r-1", "user-account", apply=True, requester=Actor("alice", "cli"))
+    records = [RequestRecord(each, "user-account", apply=True).value() for each in ("r-1", "r-2")]
+    Topic(monkeypatch, *records)
+    with caplog.at_level(logging.WARNING):
+        assert ["r-1"] == claimed("run")
+    assert "a record may not ask for corrections of user-account" in caplog.text
+
+
+def test_a_record_may_ask_for_corrections_of_some_contracts(
+    monkeypatch: pytest.MonkeyPatch, control: ControlStore
+) -> None:
+    """Of those that the settings name."""
+    rules = RunRequests(apply=("user-account",))
+    monkeypatch.setattr(Installation, "settings", lambda self: Settings(workspace=self.workspace, requests=rules))
+    Topic(monkeypatch, RequestRecord("r-1", "user-account", apply=True).value())
+    assert ["r-1"] == claimed("run")
+
+
+def test_a_flood_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
+    """Half of what may wait for a contract is for requests of people."""
+    rules = RunRequests()
+    topic = Topic(monkeypatch, *(value(f"r-{number:03}") for number in range(1000)))
+    assert (rules.waiting_of_one, 1000) == (len(claimed("run")), topic.committed)
+    wakeup.keep(control, RequestRecord("mine", "user-account"), rules, Actor("alice", "cli"))
+    assert ["mine"] == claimed("next")
+
+
+@pytest.mark.parametrize("line", ["r-1\nINFO all is well", "r-1\x1b[2J", "r-1\u2028x"])
+def test_what_a_record_says_makes_no_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, control: ControlStore, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
+    """Neither as an id nor as a key."""
+    control.requests.queue(line, "gone")
+    Topic(monkeypatch, value(line), json.dumps({line: 1}).encode(), json.dumps({"id": "a", "contract": line}).encode())
+    with caplog.at_level(logging.WARNING):
+        assert [] == claimed("run")
+    assert 4 == len(caplog.messages)
+    assert all(each.isprintable() for each in caplog.messages)
+
+
 def test_a_cleared_run_claims_its_own_again(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
     """Also where the first of its requests are done, and nothing else waits."""
     Topic(monkeypatch)
     for each in ("r-1", "r-2", "r-3"):
-        control.requests.queue(each, "user-account")
+        control.requests.queue(each, "user-account", [each])
     assert ["r-1", "r-2", "r-3"] == claimed("run")
     control.requests.finish("r-1", "done")
     control.requests.finish("r-2", "done")
@@ -160,13 +204,14 @@ def test_a_run_takes_on_so_many_at_most(monkeypatch: pytest.MonkeyPatch, control
     """The next one takes on the rest, and each is run by one."""
     Topic(monkeypatch)
     for number in range(claims.MOST + 3):
-        control.requests.queue(f"r-{number:02}", "user-account")
+        control.requests.queue(f"r-{number:02}", "user-account", [str(number)])
     assert (claims.MOST, 3) == (len(claimed("first")), len(claimed("second")))
 
 
 def test_a_request_of_no_contract_is_done(monkeypatch: pytest.MonkeyPatch, control: ControlStore) -> None:
-    """Nobody could ever run it."""
-    Topic(monkeypatch, RequestRecord("r-1", "gone").value(), value("r-2"))
+    """Nobody could ever run it; of the topic's none is kept."""
+    control.requests.queue("r-1", "gone")
+    Topic(monkeypatch, RequestRecord("r-3", "gone").value(), value("r-2"))
     assert ["r-2"] == claimed("run")
     assert ("done", None) == ((known := control.requests.find("r-1")).state, known.run_id)
 
@@ -216,9 +261,9 @@ def test_a_request_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["--again"], "--again takes --request-id alone"),
         (["--again", "--request-id", "r-1", "--id", "a"], "what was asked then"),
         (["--again", "--request-id", "r-1", "--mode", "full"], "what was asked then"),
-        (["--again", "--request-id", "r-9"], "knows no request r-9"),
-        (["--again", "--request-id", "r-1"], "r-1 is done, by the run x: ask anew"),
-        (["--again", "--request-id", "r-2"], "r-2 is of the contract user-balance"),
+        (["--again", "--request-id", "r-9"], 'knows no request "r-9"'),
+        (["--again", "--request-id", "r-1"], '"r-1" is done, by the run x: ask anew'),
+        (["--again", "--request-id", "r-2"], '"r-2" is of the contract user-balance'),
     ],
 )
 def test_what_cannot_be_given_back(tmp_path: Path, control: ControlStore, arguments: list[str], message: str) -> None:
@@ -241,5 +286,5 @@ def _invoked(workspace: Path, *arguments: str) -> tuple[int, str]:
 
 def test_a_record_holds_what_was_asked() -> None:
     """It is plain JSON, which any program can write."""
-    expected = {"id": "r-1", "contract": "user-account", "ids": [], "mode": "auto", "apply": False}
+    expected = {"id": "r-1", "contract": "user-account", "ids": ["r-1"], "mode": "auto", "apply": False}
     assert expected == json.loads(value("r-1"))

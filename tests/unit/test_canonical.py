@@ -264,6 +264,14 @@ def test_whole_sql_stands_in_parentheses_on_lines_of_its_own(text: str) -> None:
         ("$a$x", "a $a$ is not closed"),
         ("x /* y", "a /* is not closed"),
         ("x /* /* */", "a /* is not closed"),
+        ("$€$x", "a $€$ is not closed"),
+        ("$€$ ' $€$) '", "a `)` closes nothing"),
+        ("€$x$ ) $x$", "a `)` closes nothing"),
+        ("€E'\\') '", "a `)` closes nothing"),
+        ("E'' -- more\n'\\'", "a text with escapes goes on in another"),
+        ("1$a$ ' $a$", "a number and a `$` stand too close"),
+        ("$1$a$ ' $a$", "a number and a `$` stand too close"),
+        ("1E'\\'", "a number and a `'` stand too close"),
     ],
 )
 def test_sql_that_would_change_the_statement_is_refused(text: str, problem: str) -> None:

@@ -160,3 +160,33 @@ def test_any_text_is_printed_as_valid_json(text: str) -> None:
 
     result = CliRunner().invoke(command)
     assert json.loads(result.stdout_bytes)["findings"] == [{"text": text}]
+
+
+@pytest.mark.parametrize(
+    ("connection", "text", "place"),
+    [
+        (
+            "{path: /data}",
+            VALID.replace("source: email", "source: 'reflect(email)'", 1),
+            "consumers[0].fields[0].source",
+        ),
+        ("{path: /data}", VALID.replace("table: t", "query: 'select f(1)'"), "source.query"),
+        (
+            "{warehouse: /data, format: delta}",
+            VALID.replace("id: id}", "id: id, deleted: 'f(x)'}", 1),
+            "source.deleted",
+        ),
+        ("{url: 'jdbc:h2:mem:x'}", VALID.replace("source: email", "source: file_read(email)", 1), "fields[0].source"),
+        ("{url: 'jdbc:h2:mem:x'}", VALID.replace("table: t", "query: 'call f()'"), "source.query"),
+    ],
+)
+def test_sql_that_a_store_is_not_asked_is_refused(tmp_path: Path, connection: str, text: str, place: str) -> None:
+    """Where the settings say that Spark or a driver reads it; nothing is connected to, and no Spark starts."""
+    settings = tmp_path / "settings.yaml"
+    others = "b: {url: env:NOT_SET_HERE}, main: {bootstrap: 'k:9092'}"
+    settings.write_text(f"connections: {{a: {connection}, {others}}}")
+    result = check(tmp_path, text, "--config", str(settings))
+    assert (2, 1) == (result.exit_code, len(result.stderr.splitlines()))
+    assert f"{place}: " in result.stderr
+    settings.write_text(f"connections: {{a: {{url: 'postgresql://h/d'}}, {others}}}")
+    assert 0 == check(tmp_path, text, "--config", str(settings)).exit_code

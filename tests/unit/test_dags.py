@@ -28,7 +28,10 @@ bag = DagBag(sys.argv[1])
 seconds = time.process_time() - began
 tasks = {
     dag.dag_id: {
-        task.task_id: {"after": sorted(task.upstream_task_ids), "retries": task.retries, "teardown": task.is_teardown}
+        task.task_id: {
+            "after": sorted(task.upstream_task_ids), "retries": task.retries, "teardown": task.is_teardown,
+            "priority": [str(task.weight_rule), task.priority_weight],
+        }
         for task in dag.tasks
     }
     for dag in bag.dags.values()
@@ -104,6 +107,14 @@ def test_one_night_at_a_time(bag: dict[str, Any]) -> None:
 def test_pending_approvals_hold_up_no_request(bag: dict[str, Any]) -> None:
     """In the 20 hours that an approval may take, a run is begun every five minutes, and more by records."""
     assert bag["at_once"]["on_request"] > 2 * (timedelta(hours=20) / timedelta(minutes=5))
+
+
+def test_the_night_comes_first(bag: dict[str, Any]) -> None:
+    """It gets the pool's next slot, however many tasks of requests wait for one."""
+    absolute = ["absolute", 100]
+    assert all(each["priority"] == absolute for each in bag["tasks"]["nightly"].values())
+    others = [each["priority"][1] for dag in ("on_demand", "on_request") for each in bag["tasks"][dag].values()]
+    assert max(others) + len(others) < 100
 
 
 def test_dags_are_thin() -> None:

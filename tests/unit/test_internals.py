@@ -23,6 +23,7 @@ SPARK_SUBMIT = "airflow.providers.apache.spark.{0}s.spark_submit.SparkSubmit"
     ("package", "owner", "member"),
     [
         (PYSPARK, "pyspark.sql.SparkSession", "_jvm"),
+        (PYSPARK, "pyspark.sql.SparkSession", "_jsparkSession"),
         (PYSPARK, "pyspark.SparkContext", "_jsc"),
         (PYSPARK, "pyspark.sql.classic.dataframe.DataFrame", "_jdf"),
         (PYSPARK, "pyspark.SparkContext", "_active_spark_context"),

@@ -47,6 +47,13 @@ def test_verbosity_adds_figures_and_then_libraries(verbosity: int, lines: list[s
     assert lines == text.getvalue().splitlines()
 
 
+def test_what_is_logged_makes_no_line_of_its_own() -> None:
+    """An id may hold what would begin a line, or drive a terminal."""
+    with logged() as text:
+        OURS.warning("no copy of %s", "42\nall agrees\x1b[1A")
+    assert ["no copy of 42\\nall agrees\\x1b[1A"] == text.getvalue().splitlines()
+
+
 def test_a_json_line_says_what_it_is_about() -> None:
     """Time, level, logger and message, with run and link where they are known."""
     with logged(form="json") as text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -123,16 +124,40 @@ def test_a_history_of_nothing_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_loopback_needs_no_token(host: str) -> None:
+def test_loopback_is_of_this_machine_alone(host: str) -> None:
     """Only this machine reaches it."""
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", "127.0.0.1.example.org"])  # noqa: S104
-def test_elsewhere_needs_a_token(tmp_path: Path, host: str) -> None:
-    """Who binds to others has to say what they must know."""
-    with pytest.raises(RefusedError, match="can be reached by others"):
-        reconcile(tmp_path, "web", "--host", host)
+def test_elsewhere_is_not_loopback(host: str) -> None:
+    """Others reach it."""
+    assert not is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104
+def test_the_web_app_makes_a_token_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """32 bytes by chance: in an address that lets one browser in; others are told of only where they can be there."""
+    made: dict[str, Any] = {}
+
+    def app(*_: Any, **access: Any) -> None:
+        made.update(access)
+
+    monkeypatch.setattr("reconcile.web.app.web_app", app)
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    said = [reconcile(tmp_path, "web", "--host", host, "--port", "19482").stderr for _ in range(2)][-1]
+    assert f"/?token={made['ticket']}\n" in said
+    assert (host != "127.0.0.1") == (made["token"] in said)
+    assert made["ticket"] != made["token"]
+    assert [43, 43] == [len(made[each]) for each in ("ticket", "token")]
+
+
+def test_a_token_that_is_given_stands_in_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it said."""
+    monkeypatch.setenv("RECONCILE_WEB_TOKEN", "s3cret-of-ours")
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    said = reconcile(tmp_path, "web", "--port", "19483", "--token", "env:RECONCILE_WEB_TOKEN").stderr
+    assert "http://127.0.0.1:19483/\n" == said
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,67 @@ def test_the_token_opens_by_a_cookie_that_is_not_the_token(runs: Path) -> None:
     assert "s3cret" not in cookie
     assert {"httponly", "samesite=strict"} <= {each.strip().lower() for each in cookie.split(";")}
     assert 200 == app.get("/runs/r1").status_code
+
+
+def test_the_cookie_ages(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a day later the token is asked for again, whatever the browser keeps."""
+    app = client(runs, token="s3cret")
+    cookie = app.post("/token", data={"token": "s3cret"}).headers["set-cookie"]
+    assert "Max-Age=43200" in cookie
+    name, value = cookie.split(";")[0].split("=")
+    now = time.time()
+    for later, status in ((43100, 200), (43300, 401)):
+        monkeypatch.setattr("reconcile.web.gate.time.time", lambda later=later: now + later)
+        app.cookies.set(name, value)
+        assert status == app.get("/runs/r1").status_code
+
+
+@pytest.mark.parametrize(("headers", "secure"), [({}, False), ({"x-forwarded-proto": "https"}, True)])
+def test_the_cookie_is_secure_where_tls_is_in_front(runs: Path, headers: dict[str, str], secure: bool) -> None:
+    """A browser then sends it by TLS alone."""
+    answer = client(runs, token="s3cret").post("/token", data={"token": "s3cret"}, headers=headers)
+    assert secure == ("secure" in answer.headers["set-cookie"].lower().split("; "))
+
+
+def test_a_cookie_is_worth_nothing_to_another_process(runs: Path) -> None:
+    """A browser sends it to every port of the machine."""
+    cookie = client(runs, token="s3cret").post("/token", data={"token": "s3cret"}).headers["set-cookie"]
+    name, value = cookie.split(";")[0].split("=")
+    other = client(runs, token="s3cret")
+    assert 401 == other.get("/", headers={"cookie": f"{name}={value}"}).status_code
+
+
+def test_an_address_with_a_ticket_opens_once(runs: Path) -> None:
+    """The browser gets a cookie, and an address without it; nobody else gets in by it."""
+    app = client(runs, token="s3cret", ticket="once")
+    answer = app.get("/?token=once")
+    assert (303, "/") == (answer.status_code, answer.headers["location"])
+    assert 200 == app.get("/runs/r1").status_code
+    app.cookies.clear()
+    assert 401 == app.get("/?token=once").status_code
+    assert 401 == app.get("/?token=s3cret").status_code, "the token itself stands in no address"
+
+
+def test_who_guesses_has_to_wait(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the form, a header or an address; also with the right token; who is in stays in."""
+    app = client(runs, token="s3cret")
+    app.post("/token", data={"token": "s3cret"})
+    inside = dict(app.cookies)
+    app.cookies.clear()
+    for _ in range(4):
+        assert 401 == app.post("/token", data={"token": "guess"}).status_code
+        assert 401 == app.get("/", headers={"authorization": "Bearer guess"}).status_code
+    for _ in range(2):
+        assert 401 == app.get("/?token=guess").status_code
+    answer = app.post("/token", data={"token": "s3cret"})
+    assert (429, "60") == (answer.status_code, answer.headers["retry-after"])
+    assert 429 == app.get("/", headers={"authorization": "Bearer s3cret"}).status_code
+    app.cookies.update(inside)
+    assert 200 == app.get("/").status_code
+    app.cookies.clear()
+    now = time.time()
+    monkeypatch.setattr("reconcile.web.gate.time.time", lambda: now + 61)
+    assert 303 == app.post("/token", data={"token": "s3cret"}).status_code
 
 
 def test_the_token_opens_by_a_header(runs: Path) -> None:

@@ -32,6 +32,7 @@ from reconcile.gather.log.history_columns import (
 from reconcile.gather.log.state import AggregatePart, Known, LogState, RecordPart
 from reconcile.gather.topology_facts import ClusterFacts
 from reconcile.kafka.layout import TopicLayout
+from reconcile.spark import parsed_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -357,10 +358,13 @@ def _deletions_part(topic: Topic) -> RecordPart:
     def of(records: DataFrame, rows: int) -> Any:
         values = {name: f.get_json_object(VALUE, places[path]) for path, name in names.items()}
         sampled = records.where(_sampled(rows)).withColumns(values)
-        with lenient(records.sparkSession):
-            holds = {test: f.expr(f"coalesce((\n{mapping.with_names(test, names)}\n), false)") for test in tests}
+        spark = records.sparkSession
+        with lenient(spark):
+            holds = [parsed_sql.expression(spark, mapping.with_names(test, names)) for test in tests]
             marked = sampled.select(
-                TOMBSTONE, DELETES, *(holds[test].alias(f"_test_{number}") for number, test in enumerate(tests))
+                TOMBSTONE,
+                DELETES,
+                *(f.coalesce(each, f.lit(False)).alias(f"_test_{n}") for n, each in enumerate(holds)),
             )
         looks = [f.col(f"_test_{number}") for number in range(len(_DELETION_FORMS))]
         read = reduce(or_, (f.col(f"_test_{number}") for number in range(len(looks), len(tests))), f.col(DELETES))

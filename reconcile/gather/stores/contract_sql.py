@@ -6,6 +6,7 @@ import re
 
 from psycopg2 import sql
 
+from reconcile.domain.sql_calls import JDBC, require_calls
 from reconcile.errors import RefusedError
 
 
@@ -17,8 +18,7 @@ def require_whole(text: str) -> sql.SQL:
         found, position = match.group(), match.end()
         if found == "/*":
             position = _comment_end(text, position)
-        elif match["unclosed"] or match["unclosed_escapes"] or found == ";":
-            problem = "a `;` would end the statement" if found == ";" else f"a {found} is not closed"
+        elif problem := _problem(match):
             raise RefusedError(f"{problem}, in the contract's SQL: {text}")
         elif found in _CLOSES:
             awaited.append(_CLOSES[found])
@@ -27,6 +27,14 @@ def require_whole(text: str) -> sql.SQL:
     if awaited:
         raise RefusedError(f"a `{awaited[-1]}` is missing, in the contract's SQL: {text}")
     return sql.SQL(f"(\n{text}\n)")
+
+
+def require_for_jdbc(text: str) -> None:
+    """Raise RefusedError for SQL that some database could read otherwise than as a part of one statement that reads."""
+    try:
+        require_calls(text, JDBC, tables=True)
+    except ValueError as error:
+        raise RefusedError(f"{error}, in the contract's SQL: {text}") from None
 
 
 def for_jdbc(text: str) -> str:
@@ -48,16 +56,30 @@ def _comment_end(text: str, position: int) -> int:
     raise RefusedError(f"a /* is not closed, in the contract's SQL: {text}")
 
 
+def _problem(match: re.Match[str]) -> str | None:
+    if match.group() == ";":
+        return "a `;` would end the statement"
+    if match["continued"]:
+        return "a text with escapes goes on in another: write it as one"
+    if match["joined"]:
+        return f"a number and a `{match['joined']}` stand too close: put a space between them"
+    return f"a {match['unclosed']} is not closed" if match["unclosed"] else None
+
+
 _CLOSES = {"(": ")", "[": "]"}
-# Postgres' lexical grammar, as far as a parenthesis or a semicolon could hide in it.
+# Postgres' lexical grammar, as far as a parenthesis or a semicolon could hide in it. To it every byte above 0x7f
+# is a letter. What its versions read differently is refused: a quotation right behind a number.
+_LETTER = r"A-Za-z_\x80-\U0010ffff"
 _TOKEN = re.compile(
-    r"""
-    (?<![\w$])[eE]'(?:[^'\\]|\\.|\'\')*' | (?P<unclosed_escapes>(?<![\w$])[eE]')
-    | '(?:[^']|\'\')*' | "(?:[^"]|"")*"
-    | (?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
+    rf"""
+    [eE]'(?:[^'\\]|\\.|'')*'(?P<continued>(?:\s|--[^\n\r]*[\n\r])*')?
+    | '(?:[^']|'')*' | "(?:[^"]|"")*"
+    | \$(?P<tag>(?:[{_LETTER}][{_LETTER}0-9]*)?)\$.*?\$(?P=tag)\$
+    | (?P<unclosed>[eE]'|['"]|\$(?![0-9])(?:[{_LETTER}][{_LETTER}0-9]*\$|\$)?)
+    | [{_LETTER}][{_LETTER}0-9$]*
+    | \$?[0-9][{_LETTER}0-9.]*(?P<joined>['"$])?
     | --[^\n\r]* | /\*
     | (?P<bracket>[()\[\]]) | ;
-    | (?P<unclosed>['"]|(?<![\w$])\$(?:[^\W\d]\w*)?\$)
     """,
     re.VERBOSE | re.DOTALL,
 )

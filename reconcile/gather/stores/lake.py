@@ -25,7 +25,7 @@ from reconcile.gather.stores.errors import (
     StoreUnreachableError,
 )
 from reconcile.settings.connections import LakePlace
-from reconcile.spark import internals
+from reconcile.spark import internals, parsed_sql
 from reconcile.spark.java_causes import root_cause
 from reconcile.spark.session import DELTA, has_class
 
@@ -197,7 +197,11 @@ def check(table: LakeTable, snapshot: int | None, here: KeyPath, parts: Iterable
     for part in parts:
         text = f"(\n{part.sql}\n)" if part.column is None else _backticked(part.column)
         try:
+            if part.column is None:
+                parsed_sql.require_calls(table.spark, part.sql)
             rows.selectExpr(text)
+        except RefusedError as error:
+            found.add(part.path, str(error))
         except PySparkException as error:
             found.add(part.path, _problem(error, part, table.name, rows.columns))
 

@@ -106,7 +106,7 @@ class PostgresParts:
     def statements(self, most: int | None = None) -> list[str]:
         """Build statements that read them in parts, `most` at most."""
         parts = _parts(self.session, self.reading, _PART_BLOCKS if self.buckets is None else _SIFTED_BLOCKS, most)
-        return [self.session.text(digest.rows(self.reading, self.buckets, where=part)) for part in parts]
+        return [self.session.whole_text(digest.rows(self.reading, self.buckets, where=part)) for part in parts]
 
     def readers(self, most: int) -> list[Callable[[Callable[[pa.Table], None]], None]]:
         """Build readers for threads of this process, which share the parts and read each by COPY.
@@ -161,7 +161,7 @@ class OpenPostgres:
 
     def frame(self, spark: SparkSession, statement: sql.Composable) -> DataFrame:
         """Read the rows of a statement by one task."""
-        return self.store.frame(spark, [self.session.text(statement)])
+        return self.store.frame(spark, [self.session.whole_text(statement)])
 
     @contextmanager
     def tasks_reading(self, tasks: int | None) -> Iterator[None]:

@@ -16,7 +16,8 @@ from psycopg2 import sql
 from psycopg2.extensions import adapt, connection, cursor
 
 from reconcile.domain.event import UUID
-from reconcile.gather.stores import errors
+from reconcile.errors import RefusedError
+from reconcile.gather.stores import errors, one_statement
 from reconcile.gather.stores.load import Load, wait_while_busy
 from reconcile.gather.stores.usage import Readers, Usage
 from reconcile.settings.connections import StoreLimits
@@ -163,15 +164,15 @@ class StoreSession:
         self.usage.add(paused=wait_while_busy(self.name, self.load, self.limits.pause, sleep))
 
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run one of our own statements and read its rows."""
+        """Run a statement and read its rows; raise RefusedError where the contract's SQL makes several of it."""
         with self._cursor() as cursor:
-            cursor.execute(statement, parameters or None)
+            _execute_one(cursor, statement, parameters)
             found = cursor.fetchall()
         self.usage.add(rows=len(found))
         return found
 
     def run(self, statement: sql.Composable) -> None:
-        """Run a statement that gives no rows."""
+        """Run statements of our own, which give no rows."""
         with self._cursor() as cursor:
             cursor.execute(statement)
 
@@ -181,7 +182,7 @@ class StoreSession:
         Not by a server's cursor: for those Postgres plans as if only the first rows were wanted.
         """
         with self._cursor() as cursor:
-            cursor.execute(statement)
+            _execute_one(cursor, statement)
             while batch := cursor.fetchmany(size):
                 self.usage.add(rows=len(batch))
                 yield batch
@@ -189,12 +190,20 @@ class StoreSession:
     def copy(self, statement: str, file: BufferedWriter) -> None:
         """Run a COPY of ours, and write what the server sends into a file."""
         with self._cursor() as cursor:
+            one_statement.require_one(cursor, statement.encode())
             cursor.copy_expert(statement, file)
         file.flush()
 
     def text(self, statement: sql.Composable) -> str:
         """Build a statement as the server gets it."""
         return str(statement.as_string(self._database))
+
+    def whole_text(self, statement: sql.Composable) -> str:
+        """Build a statement that others run; raise RefusedError where the contract's SQL makes several of it."""
+        text = self.text(statement)
+        with self._cursor() as cursor:
+            one_statement.require_one(cursor, text.encode())
+        return text
 
     def described(self, statement: sql.Composable) -> list[tuple[str, str]]:
         """Query name and type of each column of a statement that is parsed and gives no row.
@@ -205,8 +214,8 @@ class StoreSession:
         with self._database.cursor() as cursor:
             cursor.execute("savepoint described")
             try:
-                cursor.execute(statement)
-            except psycopg2.Error:
+                _execute_one(cursor, statement)
+            except (psycopg2.Error, RefusedError):
                 with suppress(psycopg2.Error):
                     cursor.execute("rollback to savepoint described")
                 raise
@@ -278,6 +287,12 @@ def open_session(
         yield StoreSession(name, database, limits, usage or Usage(name, "", Readers(limits.readers)))
     finally:
         database.close()
+
+
+def _execute_one(cursor: cursor, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> None:
+    text = cursor.mogrify(statement, parameters or None)
+    one_statement.require_one(cursor, text)
+    cursor.execute(text)
 
 
 def uuid_texts(texts: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from reconcile.gather.stores.digest import Side
 from reconcile.gather.stores.errors import StoreReadError, StoreRefusedError
 from reconcile.gather.stores.lake import LakeTable
 from reconcile.settings.connections import Folder, JdbcUrl, Lake, LakePlace, PluginUrl
-from reconcile.spark import internals
+from reconcile.spark import internals, parsed_sql
 from reconcile.spark.java_causes import root_cause
 
 _DRIVERS = {
@@ -92,8 +92,10 @@ class SparkStore:
             raise StoreReadError(f"the store {self.name} cannot be read: {self._safe(_first(error))}") from None
 
     def _of_folder(self, spark: SparkSession, side: Side) -> DataFrame:
-        rows = spark.read.parquet(f"{self.place}/{side.table}") if side.table else spark.sql(str(side.query))
-        return _of_side(rows, side)
+        if side.table:
+            return _of_side(spark.read.parquet(f"{self.place}/{side.table}"), side)
+        parsed_sql.require_calls(spark, str(side.query), query=True)
+        return _of_side(spark.sql(str(side.query)), side)
 
     def _of_lake(self, spark: SparkSession, side: Side) -> DataFrame:
         assert isinstance(self.place, LakePlace)
@@ -124,6 +126,8 @@ class SparkStore:
 
     def _by_jdbc(self, spark: SparkSession, side: Side) -> DataFrame:
         assert isinstance(self.place, JdbcUrl)
+        for text in (*side.fields, side.deleted, side.query):
+            contract_sql.require_for_jdbc(text or "")
         url = self.place.url.get_secret_value()
         dialect = internals.java(spark).org.apache.spark.sql.jdbc.JdbcDialects.get(url)
 
@@ -164,6 +168,8 @@ def columns(side: Side) -> Layout[str]:
 
 def _of_side(rows: DataFrame, side: Side) -> DataFrame:
     """Choose a side's columns, by Spark's own SQL."""
+    for text in (*side.fields, *([side.deleted] if side.deleted else [])):
+        parsed_sql.require_calls(rows.sparkSession, text)
     if side.deleted:
         rows = rows.where(f"not coalesce((\n{side.deleted}\n), false)")
     named = [f"`{name.replace('`', '``')}` as i{number}" for number, name in enumerate(side.id)]

@@ -103,14 +103,15 @@ def test_requests_that_may_not_be_sent_or_kept_are_named(world: SecureWorld) -> 
     with world.without(ResourceType.TOPIC, TOPIC, WRITE), soon(), may_not:
         send(options, RequestRecord("refused", ACCOUNT))
     send(options, RequestRecord("kept", ACCOUNT))
-    with open_control(load_settings(world.settings)) as control:
+    settings, contracts = load_settings(world.settings), {ACCOUNT}
+    with open_control(settings) as control:
         for kind, name, lacking in (
             (ResourceType.TOPIC, TOPIC, "the topic reconcile.requests"),
             (ResourceType.GROUP, KEEPERS, "the group reconcile-requests"),
         ):
             with world.without(kind, name, READ), soon(), pytest.raises(RefusedError, match=lacking):
-                drain(options, control, pytest.fail)
-        assert 1 == drain(options, control, print)
+                drain(options, control, pytest.fail, settings.requests, contracts)
+        assert 1 == drain(options, control, print, settings.requests, contracts)
     assert GROUP  # the trigger's own, which Airflow's provider reads with
 
 
