@@ -11,12 +11,10 @@ from uuid import uuid4
 
 from reconcile.audit.columns import ID
 from reconcile.contract.model import Contract
-from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.forgetting import blanked, mentions, named_with, without, words
 from reconcile.domain.plan import LinkPlan, Plan
 from reconcile.gather.log.store import HistoryStore, Home
 from reconcile.gather.stores import row_columns
-from reconcile.pipeline import report
 from reconcile.pipeline.handoffs import (
     Applied,
     Fence,
@@ -36,6 +34,8 @@ from reconcile.workspace.workspace import Workspace
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from reconcile.control.store import ControlStore
 
 _IDS = (ID, "aggregate_id", row_columns.ID)
 """The columns in which tables have ids."""
@@ -63,6 +63,8 @@ def forget(
 
     It may be called again after it was cut off. Raises LeaseHeldError where a run of the contract goes on.
     """
+    from reconcile.control.store import open_control
+
     with ExitStack() as stack:
         control = None
         if settings.control_address() is not None:
@@ -132,6 +134,8 @@ class _Forgetting:
 
     def _run(self, run: Run) -> int:
         """Rewrite what a run has of the aggregates; count its artifacts and files that had something."""
+        from reconcile.pipeline import report
+
         digests: dict[str, str] = {}
         tables = [each.name for each in run.manifests() if each.kind == "parquet"]
         for name in tables:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.retention import Chosen, PastRun, choose
 from reconcile.gather.log.index import pruned
 from reconcile.gather.log.store import HistoryStore
@@ -16,6 +16,9 @@ from reconcile.settings.settings import Settings
 from reconcile.workspace.handoff import Part
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from reconcile.control.store import ControlStore
 
 
 class PrunedHistory(Part):
@@ -134,6 +137,8 @@ def _history_of(place: Workspace, run_id: str) -> str | None:
 @contextmanager
 def _control(settings: Settings) -> Iterator[ControlStore | None]:
     """Open the control store; there is None where none is set and the workspace cannot hold one."""
+    from reconcile.control.store import open_control
+
     if settings.control_address() is None:
         yield None
         return
