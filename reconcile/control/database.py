@@ -178,13 +178,16 @@ class Database:
             raise control_error(self.place, error) from None
 
 
-def connect(address: PostgresUrl | SqliteFile) -> Database:
+def connect(address: PostgresUrl | SqliteFile, *, read_only: bool = False) -> Database:
     """Build the access to the database at an address; it is reached when it is first used."""
     if isinstance(address, SqliteFile):
-        return Database(_sqlite(address), str(address.path))
+        return Database(_sqlite(address, read_only=read_only), str(address.path))
+    arguments = {**_POSTGRES, **address.libpq()}
+    if read_only:
+        arguments["options"] += " -c default_transaction_read_only=on"
     engine = create_engine(
         "postgresql+psycopg2://",
-        connect_args={**_POSTGRES, **address.libpq()},
+        connect_args=arguments,
         executemany_mode="values_plus_batch",
         hide_parameters=True,
         pool_pre_ping=True,
@@ -201,9 +204,12 @@ def batches(items: Iterable[_Each], size: int) -> Iterator[list[_Each]]:
         yield some
 
 
-def _sqlite(file: SqliteFile) -> Engine:
+def _sqlite(file: SqliteFile, *, read_only: bool) -> Engine:
+    place = file.path.absolute()
     engine = create_engine(
-        URL.create("sqlite", database=str(file.path.absolute())),
+        URL.create("sqlite", database=place.as_uri(), query={"mode": "ro", "uri": "true"})
+        if read_only
+        else URL.create("sqlite", database=str(place)),
         connect_args={"timeout": _LONGEST_WAIT},
         hide_parameters=True,
     )

@@ -25,6 +25,10 @@ class NewerSchemaError(RefusedError):
     """Raised when the control store was migrated by a newer program than this one: install that one here too."""
 
 
+class OlderSchemaError(RefusedError):
+    """Raised when the control store is to be read, and was not migrated yet: let a command that writes do that."""
+
+
 class RunNotBegunError(RefusedError):
     """Raised for a run that the control store does not have: begin it first."""
 

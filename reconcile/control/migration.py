@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from reconcile.control.database import Database, now
-from reconcile.control.errors import NewerSchemaError
+from reconcile.control.errors import NewerSchemaError, OlderSchemaError
 from reconcile.control.tables import schema_migration
 from reconcile.files import committed
 
@@ -34,6 +34,18 @@ def migrate(database: Database, files: Sequence[Path] | None = None) -> None:
             if applied == len(known):
                 return
             _apply(connection, applied + 1, known[applied])
+
+
+def require_current(database: Database) -> None:
+    """Raise OlderSchemaError if a migration is not applied yet, NewerSchemaError if one is not known."""
+    known = migrations()
+    with database.reading() as connection:
+        applied = _applied(database, connection, known)
+    if applied < len(known):
+        raise OlderSchemaError(
+            f"the control store {database.place} has the schema {applied}, and this program reads {len(known)}:"
+            " the next `reconcile run` brings it up to date"
+        )
 
 
 def _applied(database: Database, connection: Connection, known: Sequence[Path]) -> int:

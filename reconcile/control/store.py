@@ -11,7 +11,7 @@ from reconcile.control.database import Database, connect
 from reconcile.control.errors import ControlRefusedError
 from reconcile.control.findings import Findings
 from reconcile.control.leases import Leases
-from reconcile.control.migration import migrate
+from reconcile.control.migration import migrate, require_current
 from reconcile.control.requests import Requests
 from reconcile.control.retention import Retention
 from reconcile.control.runs import Runs
@@ -38,11 +38,11 @@ class ControlStore:
 
 
 @contextmanager
-def open_control(settings: Settings) -> Iterator[ControlStore]:
+def open_control(settings: Settings, *, read_only: bool = False) -> Iterator[ControlStore]:
     """Open the control store of an installation, its schema up to date.
 
     Without `control_store` in the settings it is a SQLite file in the workspace. Raises NewerSchemaError if a newer
-    program has been there.
+    program has been there. Who only reads makes and migrates nothing: OlderSchemaError is raised instead.
     """
     address = settings.control_address()
     if address is None:
@@ -50,14 +50,14 @@ def open_control(settings: Settings) -> Iterator[ControlStore]:
             f"the workspace {settings.workspace} is no folder of this machine, so that it cannot hold the control"
             " store: set control_store.url"
         )
-    if isinstance(address, SqliteFile):
+    if isinstance(address, SqliteFile) and not read_only:
         try:
             make_private_file(address.path)
         except OSError as error:
             raise ControlRefusedError(f"no folder for the control store {address.path}: {error.strerror}") from None
-    database = connect(address)
+    database = connect(address, read_only=read_only)
     try:
-        migrate(database)
+        require_current(database) if read_only else migrate(database)
         yield ControlStore(database)
     finally:
         database.close()

@@ -79,10 +79,8 @@ def without_secrets(text: str, *options: Mapping[str, str]) -> str:
 
 def _sasl(settings: Mapping[str, str]) -> dict[str, str]:
     mechanism = settings.get("sasl.mechanism", "GSSAPI")
-    if mechanism == "GSSAPI":
-        return {}  # its ticket and its login come with the JVM: -Djava.security.auth.login.config
     if mechanism not in _LOGIN_MODULES:
-        raise RefusedError(f"Spark cannot log in with {mechanism}: use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI")
+        raise RefusedError(f"Spark cannot log in with {mechanism}: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
     user, password = (settings.get(f"sasl.{each}") for each in ("username", "password"))
     if user is None or password is None:
         raise RefusedError(f"the mechanism {mechanism} needs both sasl.username and sasl.password")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -130,8 +132,8 @@ class Registry:
 
 
 @contextmanager
-def serving(registry: Registry) -> Iterator[Registry]:
-    """Serve a registry on loopback, on a port that is free, for a block."""
+def serving(registry: Registry, certificate: Path | None = None) -> Iterator[Registry]:
+    """Serve a registry on loopback, on a port that is free, for a block; with a certificate by TLS alone."""
 
     class Answers(BaseHTTPRequestHandler):
         def _reply(self) -> None:
@@ -170,9 +172,13 @@ def serving(registry: Registry) -> Iterator[Registry]:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        registry.url = f"http://127.0.0.1:{server.server_port}"
+        registry.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
         try:
             yield registry
         finally:

@@ -107,7 +107,7 @@ def _control(settings: Settings) -> Iterator[ControlStore | None]:
         return
     from reconcile.control.store import open_control
 
-    with open_control(settings) as control:
+    with open_control(settings, read_only=True) as control:
         yield control
 
 

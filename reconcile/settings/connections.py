@@ -149,6 +149,13 @@ _Setting = Annotated[Secret, _secret(lambda _: None)] | None
 _SecretSetting = Annotated[Secret, _secret(None)] | None
 
 
+_WORKING = "SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN, or a certificate by `security.protocol: SSL`"
+_NOT_WORKING = {
+    "GSSAPI": "is Kerberos, without which confluent-kafka's wheels are built",
+    "OAUTHBEARER": "needs keys that say where tokens come from, which connections do not have",
+}
+
+
 class Security(Model):
     """How to reach a cluster or a registry safely, in librdkafka's words."""
 
@@ -166,6 +173,15 @@ class Security(Model):
     ssl_key_pem: _SecretSetting = None
     ssl_key_password: _SecretSetting = None
     ssl_endpoint_identification_algorithm: Literal["https", "none"] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Security:
+        mechanism = self.sasl_mechanism
+        if mechanism is None and (self.security_protocol or "").startswith("SASL"):
+            require_consistent([(("security.protocol",), f"needs sasl.mechanism: {_WORKING}")])
+        if mechanism in _NOT_WORKING:
+            require_consistent([(("sasl.mechanism",), f"{mechanism} {_NOT_WORKING[mechanism]}: use {_WORKING}")])
+        return self
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Resolve what is set, under librdkafka's names, secrets included; raise SecretError if one is missing."""

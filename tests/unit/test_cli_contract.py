@@ -190,3 +190,22 @@ def test_sql_that_a_store_is_not_asked_is_refused(tmp_path: Path, connection: st
     assert f"{place}: " in result.stderr
     settings.write_text(f"connections: {{a: {{url: 'postgresql://h/d'}}, {others}}}")
     assert 0 == check(tmp_path, text, "--config", str(settings)).exit_code
+
+
+@pytest.mark.parametrize(
+    ("security", "why"),
+    [
+        ("{security.protocol: SASL_SSL, sasl.mechanism: GSSAPI}", "GSSAPI is Kerberos"),
+        ("{security.protocol: SASL_SSL, sasl.mechanism: OAUTHBEARER}", "OAUTHBEARER needs keys"),
+        ("{security.protocol: SASL_SSL, sasl.username: me}", "needs sasl.mechanism"),
+    ],
+)
+def test_a_log_in_that_cannot_work_is_refused(tmp_path: Path, security: str, why: str) -> None:
+    """Before anything is connected, with what works instead."""
+    file, settings = tmp_path / "c.yaml", tmp_path / "reconcile.yaml"
+    file.write_text(VALID)
+    settings.write_text(f"connections: {{main: {{bootstrap: 'kafka:9092', security: {security}}}}}")
+    done = CliRunner().invoke(contract, ["check", str(file), "--config", str(settings)])
+    assert isinstance(done.exception, InvalidFileError)
+    assert why in str(done.exception)
+    assert "SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN" in str(done.exception)

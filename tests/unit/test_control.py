@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconcile.control.database import connect
-from reconcile.control.errors import ControlRefusedError, ControlUnreachableError
+from reconcile.control.errors import ControlRefusedError, ControlUnreachableError, OlderSchemaError
 from reconcile.control.migration import migrate, migrations
 from reconcile.control.store import ControlStore, open_control
+from reconcile.domain.approval import Actor
 from reconcile.errors import RefusedError
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
@@ -124,3 +126,28 @@ def test_migrations_are_numbered_without_a_gap() -> None:
     """The number of a file is its place."""
     numbers = [int(file.name.split("_")[0]) for file in migrations()]
     assert list(range(1, len(numbers) + 1)) == numbers
+
+
+def test_who_reads_makes_and_migrates_nothing(tmp_path: Path) -> None:
+    """An empty database stays empty, and one that is not there is not made."""
+    place = Settings(workspace=str(tmp_path))
+    with pytest.raises(ControlRefusedError), open_control(place, read_only=True):
+        pass
+    assert [] == list(tmp_path.iterdir())
+    file = tmp_path / "control.db"
+    sqlite3.connect(file).close()
+    file.touch()
+    with pytest.raises(OlderSchemaError, match="has the schema 0"), open_control(place, read_only=True):
+        pass
+    assert 0 == file.stat().st_size
+
+
+def test_who_reads_writes_nothing(tmp_path: Path) -> None:
+    """The database refuses it, whatever the code does."""
+    place = Settings(workspace=str(tmp_path))
+    with open_control(place) as control:
+        control.requests.queue("one", "user", (), "auto", apply=False, requester=Actor("somebody", "cli"))
+    with open_control(place, read_only=True) as control:
+        assert "one" == control.requests.find("one").id
+        with pytest.raises(ControlRefusedError, match="readonly"):
+            control.requests.queue("two", "user", (), "auto", apply=False, requester=Actor("somebody", "cli"))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +15,9 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.log import schema_registry as client
 from reconcile.gather.log.schema_registry import RegistryAddress
 from reconcile.gather.log.value_reader import ValueReader
+from reconcile.lab.certificates import Authority
 from reconcile.lab.schema_registry import Registry, serving
+from reconcile.settings import connections
 
 PART = {"type": "record", "name": "Part", "fields": [{"name": "n", "type": "int"}]}
 WHOLE = {"type": "record", "name": "Whole", "fields": [{"name": "part", "type": "Part"}]}
@@ -122,3 +127,54 @@ def test_protobuf_that_is_served_as_text_is_compiled(held: Registry) -> None:
     leading = [{"name": "../base.proto", "subject": "base", "version": 1}]
     elsewhere = held.register("elsewhere", 'syntax = "proto3"; message M {}', "PROTOBUF", leading)
     assert by_text.read(struct.pack(">bI", 0, elsewhere) + b"\0") is None
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Registry]:
+    """A registry that wants TLS and a log-in."""
+    held = Registry("auditor", "a word")
+    held.register("parts", json.dumps(PART))
+    with serving(held, Authority(tmp_path).issue("registry")) as serving_it:
+        yield serving_it
+
+
+def address(url: str, **security: str) -> RegistryAddress:
+    """Build the address that a connection gives."""
+    said = {name.replace("_", "."): value for name, value in security.items()}
+    return RegistryAddress.of(connections.Registry.model_validate({"registry": url, "security": said}))
+
+
+def test_a_registry_behind_tls_and_a_log_in_is_read(
+    secure: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the connection says."""
+    monkeypatch.setenv("PASSWORD", "a word")
+    login = {"sasl_username": "auditor", "sasl_password": "env:PASSWORD"}
+    found = address(secure.url, **login, ssl_ca_location=str(tmp_path / "ca.pem"))
+    found.check()
+    assert PART == json.loads(found.schema(1).text)
+
+
+@pytest.mark.parametrize("what", ["password", "authority", "no authority", "expired", "plaintext"])
+def test_a_registry_that_lets_nobody_in_is_named(
+    secure: Registry, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong password, a certificate that is not trusted, and http where https is spoken."""
+    monkeypatch.setenv("PASSWORD", "wrong" if what == "password" else "a word")
+    login = {"sasl_username": "auditor", "sasl_password": "env:PASSWORD"}
+    other = Authority(tmp_path / "other")
+    trusted = {"ssl_ca_location": str(other.certificate if what == "authority" else tmp_path / "ca.pem")}
+    url = secure.url.replace("https", "http") if what == "plaintext" else secure.url
+    said = {"password": "does not let us in: 401", "plaintext": "write https:// in `registry`"}
+    with ExitStack() as stack:
+        if what == "expired":
+            expired = Authority(tmp_path).issue("expired", timedelta(days=-1))
+            url = stack.enter_context(serving(Registry(), expired)).url
+        with pytest.raises(RefusedError, match=said.get(what, "do not agree on TLS: CERTIFICATE_VERIFY_FAILED")):
+            address(url, **login, **({} if what == "no authority" else trusted)).check()
+
+
+def test_a_certificate_is_no_log_in_of_a_registry() -> None:
+    """It is refused and not passed over."""
+    with pytest.raises(RefusedError, match=r"ssl\.certificate\.location"):
+        address("https://registry", ssl_certificate_location="/some.pem")

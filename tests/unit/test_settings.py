@@ -158,11 +158,12 @@ def test_the_control_store_may_be_a_file_without_a_reference(tmp_path: Path) -> 
 
 def test_a_cluster_gives_what_librdkafka_wants(tmp_path: Path) -> None:
     """Bootstrap servers and security come under librdkafka's names, secrets resolved."""
-    text = "connections: {k: {bootstrap: 'a:1', security: {security.protocol: SASL_SSL, sasl.password: env:P}}}"
+    security = "{security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.password: env:P}"
+    text = f"connections: {{k: {{bootstrap: 'a:1', security: {security}}}}}"
     cluster = settings(tmp_path, text).connection("k")
     assert isinstance(cluster, ClusterConnection)
-    expected = {"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL", "sasl.password": "s3"}
-    assert cluster.resolve({"P": "s3"}) == expected
+    expected = {"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    assert cluster.resolve({"P": "s3"}) == {**expected, "sasl.password": "s3"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from reconcile.errors import RefusedError, SecretError, UnreachableError
+from reconcile.kafka.listener import speaks_tls
 from reconcile.settings import connections
 
 TIMEOUT = 6.0
@@ -72,6 +73,10 @@ class RegistryAddress:
     def of(cls, registry: connections.Registry) -> RegistryAddress:
         """Take it from a connection; raise SecretError if a secret is missing."""
         said = registry.security.resolve()
+        if own := sorted(key for key in said if key.startswith(("ssl.certificate", "ssl.key"))):
+            raise RefusedError(
+                f"{own[0]}: a registry is logged in to by sasl.username and sasl.password, by nothing else"
+            )
         ca = said.get("ssl.ca.pem")
         if ca is None and "ssl.ca.location" in said:
             ca = _certificates(said["ssl.ca.location"])
@@ -185,6 +190,16 @@ def _get(registry: RegistryAddress, path: str) -> Any:
         with error:
             raise _refused(registry, path, error) from None
     except (OSError, HTTPException) as error:
+        if isinstance(reason := getattr(error, "reason", None), ssl.SSLError):
+            raise RefusedError(
+                f"the schema registry at {registry.url} and we do not agree on TLS: {reason.reason or reason}; check"
+                " `registry` (https:// or http://) and ssl.ca.location of the connection"
+            ) from None
+        scheme, _, place = registry.url.partition("://")
+        if scheme == "http" and speaks_tls(place.partition("/")[0]):
+            raise RefusedError(
+                f"the schema registry at {registry.url} speaks TLS: write https:// in `registry`"
+            ) from None
         raise UnreachableError(f"the schema registry at {registry.url} does not answer: {error}") from None
     try:
         return json.loads(found)
