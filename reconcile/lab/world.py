@@ -189,6 +189,7 @@ def _write_settings(lab: Lab) -> None:
         "control_store": references.pop("control"),
         "connections": {**references, "main": {"bootstrap": lab.bootstrap}},
         "spark": {"conf": SPARK_OF_SMALL_WORLDS},
+        "redaction_key": f"file:{secrets / 'redaction.key'}",
     }
     write_atomically(config, _WRITTEN_BY_US + _as_yaml(settings))
 

@@ -194,9 +194,8 @@ def test_a_gate_that_comes_late_says_so(lab: Lab, reported: Path) -> None:
 
 def test_snapshots_are_kept_if_that_is_set(lab: Lab, sensitive: Path, tmp_path: Path) -> None:
     """Sensitive values are redacted in them, under a key that is made on first use, for nobody else."""
-    key = lab.root.parent / "made.key"
-    more = "keep: snapshots\nredaction_key: file:made.key\n"
-    reconcile(lab, tmp_path, "run", sensitive, "--mode", "full", "--run-id", "kept", settings=more)
+    key = lab.root / "secrets" / "redaction.key"
+    reconcile(lab, tmp_path, "run", sensitive, "--mode", "full", "--run-id", "kept", settings="keep: snapshots\n")
     assert {"source.login", "copy.login"} <= {path.name for path in (tmp_path / "kept").iterdir()}
     assert {} == mentions(tmp_path / "kept", values(lab, EMAILS))
     assert (0o600, True) == (key.stat().st_mode & 0o777, len(key.read_text("ascii").strip()) > 30)
