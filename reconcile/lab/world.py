@@ -199,6 +199,7 @@ def _write_settings(lab: Lab) -> None:
         "control_store": references.pop("control"),
         "connections": {**references, "main": _cluster(lab, secrets)},
         "spark": {"conf": SPARK_OF_SMALL_WORLDS},
+        "redaction_key": f"file:{secrets / 'redaction.key'}",
     }
     write_atomically(config, _WRITTEN_BY_US + _as_yaml(settings))
 

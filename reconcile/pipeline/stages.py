@@ -17,6 +17,7 @@ from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Sum
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import at_stage, timed
 from reconcile.settings.settings import Settings
+from reconcile.workspace.full_disk import full_disk_named
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
 
@@ -42,7 +43,11 @@ def _staged(stage: Callable[Concatenate[Job, _More], _Left]) -> Callable[Concate
 
     @wraps(stage)
     def staged(job: Job, /, *args: _More.args, **more: _More.kwargs) -> _Left:
-        with at_stage(name, run_id=job.run.id, contract=job.contract.aggregate), timed(_LOG, name):
+        with (
+            at_stage(name, run_id=job.run.id, contract=job.contract.aggregate),
+            timed(_LOG, name),
+            full_disk_named(name),
+        ):
             return stage(job, *args, **more)
 
     return staged
@@ -113,7 +118,8 @@ def report(run: Run, place: Workspace, settings: Settings, contract: Contract | 
     """
     from reconcile.pipeline import report as stage
 
-    return stage.publish(run, place, settings, contract)
+    with full_disk_named("report"):
+        return stage.publish(run, place, settings, contract)
 
 
 def perform(job: Job, names: Iterable[str]) -> None:

@@ -53,7 +53,7 @@ def reconcile(
     lab: Lab, workspace: Path, *arguments: object, umask: int = 0o022, settings: str = "", code: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, with a control store in its workspace and more settings."""
-    config = lab.root / "at-rest.yaml"
+    config = lab.root.parent / "at-rest.yaml"
     given = world.settings_file(lab).read_text("utf-8")
     config.write_text(re.sub(r"(?m)^control_store:.*\n(  .*\n)*", "", given) + settings, "utf-8")
     command = [sys.executable, "-m", "reconcile.cli", *map(str, arguments)]
@@ -194,9 +194,8 @@ def test_a_gate_that_comes_late_says_so(lab: Lab, reported: Path) -> None:
 
 def test_snapshots_are_kept_if_that_is_set(lab: Lab, sensitive: Path, tmp_path: Path) -> None:
     """Sensitive values are redacted in them, under a key that is made on first use, for nobody else."""
-    key = lab.root / "made.key"
-    more = "keep: snapshots\nredaction_key: file:made.key\n"
-    reconcile(lab, tmp_path, "run", sensitive, "--mode", "full", "--run-id", "kept", settings=more)
+    key = lab.root / "secrets" / "redaction.key"
+    reconcile(lab, tmp_path, "run", sensitive, "--mode", "full", "--run-id", "kept", settings="keep: snapshots\n")
     assert {"source.login", "copy.login"} <= {path.name for path in (tmp_path / "kept").iterdir()}
     assert {} == mentions(tmp_path / "kept", values(lab, EMAILS))
     assert (0o600, True) == (key.stat().st_mode & 0o777, len(key.read_text("ascii").strip()) > 30)
@@ -309,6 +308,5 @@ def test_a_history_survives_being_cut_off(
 
 def test_nobody_else_may_read_a_lab(lab: Lab) -> None:
     """Its settings, secrets, truth, logs and its servers' data."""
-    (lab.root / "at-rest.yaml").unlink(missing_ok=True)
     assert PRIVATE == rights(lab.root)
     assert 0o700 == lab.root.stat().st_mode & 0o777
