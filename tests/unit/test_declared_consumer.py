@@ -46,7 +46,7 @@ connections:
   login-db: {url: env:LOGIN_DB}
   lake: {path: /data}
   oracle: {url: 'jdbc:oracle:thin:@db:1521/x'}
-  main: {bootstrap: 'broker:9092', security: {security.protocol: SASL_SSL, sasl.password: env:SASL}}
+  main: {bootstrap: 'broker:9092', security: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.password: env:SASL}}
 """
 
 
@@ -134,6 +134,7 @@ def test_isolation_becomes_librdkafkas(folder: Path) -> None:
     expected = {
         "bootstrap.servers": "broker:9092",
         "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
         "sasl.password": "verysecret",
         "isolation.level": "read_uncommitted",
     }

@@ -59,7 +59,7 @@ class FakeCluster:
         self.looked.append(places)
         return dict.fromkeys(places, self.record)
 
-    def explaining(self, _wanted: str) -> nullcontext[None]:
+    def reading_records(self, _topic: str) -> nullcontext[None]:
         return nullcontext()
 
 
