@@ -102,9 +102,10 @@ def test_requests_that_may_not_be_sent_or_kept_are_named(world: SecureWorld) -> 
     may_not = pytest.raises(RefusedError, match=r"grant Write on the topic reconcile\.requests")
     with world.without(ResourceType.TOPIC, TOPIC, WRITE), soon(), may_not:
         send(options, RequestRecord("refused", ACCOUNT))
-    send(options, RequestRecord("kept", ACCOUNT))
     settings, contracts = load_settings(world.settings), {ACCOUNT}
     with open_control(settings) as control:
+        drain(options, control, print, settings.requests, contracts)  # what other tests have sent
+        send(options, RequestRecord("kept", ACCOUNT))
         for kind, name, lacking in (
             (ResourceType.TOPIC, TOPIC, "the topic reconcile.requests"),
             (ResourceType.GROUP, KEEPERS, "the group reconcile-requests"),
@@ -138,13 +139,13 @@ def service(world: SecureWorld, tmp_path_factory: pytest.TempPathFactory) -> Ite
         cursor.execute(f"drop owned by {ROLE}; drop role {ROLE}")
 
 
-def consumed(world: SecureWorld, settings: Path, wanted: int = 0) -> list[str]:
-    """Consume until so many messages came, or for as long as people wait."""
+def consumed(world: SecureWorld, settings: Path, wanted: str | None = None) -> list[str]:
+    """Consume until an aggregate's message came, or for as long as people wait."""
     seen: list[str] = []
 
     def handle(message: Message, _: Transaction) -> None:
         seen.append(str(message.aggregate_id))
-        if wanted and len(seen) >= wanted:
+        if message.aggregate_id == wanted:
             consumer.stop()
 
     consumer = Consumer.from_contract(world.contract(), "login", handle, settings=settings)
@@ -162,7 +163,7 @@ def test_a_service_runs_with_what_was_granted(world: SecureWorld, service: Path)
     sender = producer(world.lab.bootstrap)
     sender.produce(ACCOUNT, key="somebody", value='{"version": 1}', headers={"event-id": "granted"})
     assert 0 == sender.flush(30)
-    assert ["somebody"] == consumed(world, service, wanted=1)
+    assert "somebody" in consumed(world, service, wanted="somebody")
     for words in (("stash", "list"), ("dead-letters", "list"), ("stash", "show")):
         more = ("somebody",) if "show" in words else ()
         done = world.run(*words, world.contract(), *more, settings=service)
