@@ -99,7 +99,9 @@ _TOKEN = re.compile(
 # What some engines end where others do not.
 _UNCERTAIN = re.compile(
     r"""
-    [qQ]' | [nN][qQ]' | [\#$] | [rR]['"] | `(?![\w $.-]*`) | \[(?![^\]'"`]*\]) | ['"].*(?<!\\)\\(?:\\\\)*['"]
+    [qQ]' | [nN][qQ]' | [\#$] | [rR]['"] | `(?![\w $.-]*`)
+    | \[(?!(?:[^\]'"`]|'[^'\]]*'|"[^"\]]*")*\])
+    | ['"].*(?<!\\)\\(?:\\\\)*['"]
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -130,10 +132,12 @@ def require_calls(text: str, allowed: Calls, *, tables: bool = False) -> None:
         word = token.group().lower()
         last = before[-1].group().lower() if before else ""
         if token["name"] and last != ".":
-            if word in _WRITES:
+            if word in _WRITES or (last, word) == ("next", "value"):
                 raise ValueError(f"`{token.group()}` is not for a contract, which only reads")
             if not tables and (word == "select" or (word in _ASKING and last == "(")):
                 raise ValueError(f"`{token.group()}` would ask a table: an expression is about one row")
+        if word == "nextval":
+            raise ValueError(f"`{token.group()}` would count on")
         if last == "using" and token["string"]:
             raise ValueError("`using` and a text would run a program")
         if word == "(":

@@ -129,7 +129,10 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
 
     Raises SecretError for a reference that leads to nothing.
     """
-    given = settings.spark.resolve()
+    return _configuration(settings, name, settings.spark.resolve())
+
+
+def _configuration(settings: Settings, name: str, given: Mapping[str, str]) -> dict[str, str]:
     local = _is_local(settings.spark.master)
     ours = {
         **_DEFAULTS,
@@ -137,7 +140,7 @@ def configuration(settings: Settings, name: str) -> dict[str, str]:
         **given,
         **RULES,
     }
-    referred = [re.escape(each) for each in settings.spark.references()]
+    referred = [re.escape(each) for each in sorted(settings.spark.references())]
     ours["spark.redaction.regex"] = "|".join([ours["spark.redaction.regex"], *(f"^{each}$" for each in referred)])
     ours["spark.app.name"] = name
     ours["spark.master"] = settings.spark.master
@@ -170,11 +173,12 @@ def _lakes(settings: Settings) -> list[str]:
 
 
 def public_configuration(settings: Settings, name: str) -> dict[str, str]:
-    """Give what may stand on a command line, which everybody on the machine can read: all of it but secrets."""
-    secret = settings.spark.references()
-    return {
-        key: value for key, value in configuration(settings, name).items() if not _is_secret(key) and key not in secret
-    }
+    """Give what may stand on a command line, which everybody on the machine can read: all of it but secrets.
+
+    Those need not be there: a driver on another machine has its own.
+    """
+    plain = {key: value for key, value in settings.spark.conf.items() if isinstance(value, str)}
+    return {key: value for key, value in _configuration(settings, name, plain).items() if not _is_secret(key)}
 
 
 def _archive() -> str:

@@ -329,6 +329,8 @@ def test_a_setting_of_spark_may_be_a_reference(tmp_path: Path, monkeypatch: pyte
     assert ["hush", "hush", "plain"] == [found[f"spark.hadoop.{name}"] for name in "abc"]
     assert {"spark.hadoop.c"} == set(theirs) & public.keys()
     assert "hush" not in repr(given)
+    monkeypatch.delenv("SECRET")
+    assert public == public_configuration(given, "n"), "a driver on another machine may have it"
     assert [True, True, False] == [
         re.search(public["spark.redaction.regex"], f"spark.hadoop.{name}") is not None for name in "abc"
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from io import BufferedWriter, BytesIO, StringIO
 from pathlib import Path
@@ -106,6 +107,13 @@ def test_a_session_runs_one_statement_at_a_time(session: StoreSession, lab: Lab)
             run()
     assert [] == tables(lab)
     assert [(1,)] == session.rows("select 1"), "the snapshot stands"
+
+
+def test_threads_share_a_session(session: StoreSession) -> None:
+    """A statement is parsed and run before another is."""
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: session.rows("select %s::int", (number,)), range(200)))
+    assert [[(number,)] for number in range(200)] == found
 
 
 CALL = "reflect('java.lang.System', 'setProperty', 'reconcile.escaped', 'yes')"

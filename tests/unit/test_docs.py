@@ -26,3 +26,16 @@ def test_links_lead_somewhere() -> None:
     pages = [top / "README.md", top / "CONTRIBUTING.md", *(top / "docs").rglob("*.md")]
     links = [(page, target) for page in pages for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))]
     assert [] == [(page.name, target) for page, target in links if not (page.parent / target).exists()]
+
+
+def test_each_promise_of_security_names_tests_that_there_are() -> None:
+    """docs/security.md says of each promise which test shows it."""
+    top = committed("README.md").parent
+    named = set(re.findall(r"`(test_\w+)`", (top / "docs" / "security.md").read_text("utf-8")))
+    there = {
+        name
+        for file in (top / "tests").rglob("*.py")
+        for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
+    }
+    assert named
+    assert set() == named - there

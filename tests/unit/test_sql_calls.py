@@ -92,6 +92,9 @@ def test_what_contracts_say_is_taken(text: str) -> None:
         "{fn load_file('x')}",
         "(select 1 into outfile '/tmp/x')",
         "nextval('numbers')",
+        "next value for numbers",
+        "numbers.nextval",
+        "(select x from t for update)",
     ],
 )
 def test_what_a_driver_must_not_hand_on_is_refused(text: str) -> None:
@@ -111,6 +114,7 @@ def test_what_a_driver_must_not_hand_on_is_refused(text: str) -> None:
         "timestamp('2026-01-02 03:04:05')",
         '`a b` + [a b] + "a"',
         "exists (select 1 from t where t.id = x.id)",
+        """('{"?": 1}'::jsonb ? '?' and '["a"]' ?| array['a'] /* ? */)""",
         "date'2026-01-01' < now()",
     ],
 )

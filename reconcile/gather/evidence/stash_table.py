@@ -13,6 +13,7 @@ from reconcile.domain.canonical import CanonicalType, Layout, agreed_layout
 from reconcile.domain.parking import LIBRARY_STASH
 from reconcile.gather.evidence.times import shown_by_clocks
 from reconcile.gather.stores import digest, row_columns, spark_store
+from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import DigestReading, Mode, Side
 from reconcile.gather.stores.postgres_store import OpenPostgres
 from reconcile.gather.stores.spark_store import FrameStore
@@ -62,7 +63,7 @@ def read(
         column(table.offset, "bigint"),
         column(table.event_id, "text"),
         column(table.at, "timestamptz"),
-        f"coalesce((\n{table.resolved}\n), false)" if table.resolved else "false",
+        f"coalesce({require_whole(table.resolved).string}, false)" if table.resolved else "false",
         column(error, "text"),
     )
     columns = sql.SQL(", ").join(map(sql.Identifier, table.id))

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import BufferedWriter
+from threading import RLock
 from typing import Any, Protocol
 
 import psycopg2
@@ -116,6 +117,8 @@ class StoreSession:
         self.snapshot: Snapshot | None = None
         self._database = database
         self._in_snapshot = False
+        # Threads may share it, and what parses a statement does so beside the driver and its lock.
+        self._one_at_a_time = RLock()
 
     @contextmanager
     def looking_around(self) -> Iterator[None]:
@@ -124,8 +127,7 @@ class StoreSession:
         try:
             yield
         finally:
-            with suppress(psycopg2.Error):
-                self._database.rollback()
+            self._roll_back()
 
     def take_snapshot(self, longest: timedelta = LONGEST_SNAPSHOT) -> Snapshot:
         """Fix the instant that this session sees from now on, and export it."""
@@ -143,8 +145,7 @@ class StoreSession:
 
     def end_snapshot(self) -> None:
         """End the snapshot: nobody can import it any more, and the database may remove what only it still saw."""
-        with suppress(psycopg2.Error):
-            self._database.rollback()
+        self._roll_back()
         self.usage.snapshot_ended()
 
     def load(self) -> Load:
@@ -166,14 +167,14 @@ class StoreSession:
     def rows(self, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and read its rows; raise RefusedError where the contract's SQL makes several of it."""
         with self._cursor() as cursor:
-            _execute_one(cursor, statement, parameters)
+            self._execute_one(cursor, statement, parameters)
             found = cursor.fetchall()
         self.usage.add(rows=len(found))
         return found
 
     def run(self, statement: sql.Composable) -> None:
         """Run statements of our own, which give no rows."""
-        with self._cursor() as cursor:
+        with self._cursor() as cursor, self._one_at_a_time:
             cursor.execute(statement)
 
     def batches(self, statement: sql.Composable, size: int = 50_000) -> Iterator[list[tuple[Any, ...]]]:
@@ -182,14 +183,14 @@ class StoreSession:
         Not by a server's cursor: for those Postgres plans as if only the first rows were wanted.
         """
         with self._cursor() as cursor:
-            _execute_one(cursor, statement)
+            self._execute_one(cursor, statement)
             while batch := cursor.fetchmany(size):
                 self.usage.add(rows=len(batch))
                 yield batch
 
     def copy(self, statement: str, file: BufferedWriter) -> None:
         """Run a COPY of ours, and write what the server sends into a file."""
-        with self._cursor() as cursor:
+        with self._cursor() as cursor, self._one_at_a_time:
             one_statement.require_one(cursor, statement.encode())
             cursor.copy_expert(statement, file)
         file.flush()
@@ -201,7 +202,7 @@ class StoreSession:
     def whole_text(self, statement: sql.Composable) -> str:
         """Build a statement that others run; raise RefusedError where the contract's SQL makes several of it."""
         text = self.text(statement)
-        with self._cursor() as cursor:
+        with self._cursor() as cursor, self._one_at_a_time:
             one_statement.require_one(cursor, text.encode())
         return text
 
@@ -211,10 +212,10 @@ class StoreSession:
         A statement that the server does not take is for the caller, who knows where its text is from.
         """
         self.usage.add(statements=3)
-        with self._database.cursor() as cursor:
+        with self._one_at_a_time, self._database.cursor() as cursor:
             cursor.execute("savepoint described")
             try:
-                _execute_one(cursor, statement)
+                self._execute_one(cursor, statement)
             except (psycopg2.Error, RefusedError):
                 with suppress(psycopg2.Error):
                     cursor.execute("rollback to savepoint described")
@@ -249,15 +250,24 @@ class StoreSession:
         self.rows("select 1")
 
     def _begin(self, longest: timedelta, first: str = "") -> None:
-        with suppress(psycopg2.Error):
-            self._database.rollback()
+        self._roll_back()
         timeouts = {"statement_timeout": _milliseconds(self.limits.statement_timeout)}
         timeouts["idle_in_transaction_session_timeout"] = _milliseconds(longest)
         if self._database.server_version >= 170000:
             timeouts["transaction_timeout"] = 0  # the server's own limit would end the snapshot under the readers
         rules = "; ".join(f"set local {name} = '{value}'" for name, value in {**timeouts, **_RULES}.items())
-        with self._cursor() as cursor:
+        with self._cursor() as cursor, self._one_at_a_time:
             cursor.execute(first + rules)
+
+    def _roll_back(self) -> None:
+        with suppress(psycopg2.Error), self._one_at_a_time:
+            self._database.rollback()
+
+    def _execute_one(self, cursor: cursor, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> None:
+        text = cursor.mogrify(statement, parameters or None)
+        with self._one_at_a_time:
+            one_statement.require_one(cursor, text)
+            cursor.execute(text)
 
     @contextmanager
     def _cursor(self) -> Iterator[cursor]:
@@ -287,12 +297,6 @@ def open_session(
         yield StoreSession(name, database, limits, usage or Usage(name, "", Readers(limits.readers)))
     finally:
         database.close()
-
-
-def _execute_one(cursor: cursor, statement: str | sql.Composable, parameters: Sequence[object] = ()) -> None:
-    text = cursor.mogrify(statement, parameters or None)
-    one_statement.require_one(cursor, text)
-    cursor.execute(text)
 
 
 def uuid_texts(texts: Sequence[str]) -> list[str]:
