@@ -46,8 +46,9 @@ OWNERS = (
     "secure lab",
     "second secure lab",
     "sql fence",
+    "servers gone",
 )
-ROOM = 40
+ROOM = 60
 """How many owners a worker has room for."""
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
