@@ -46,7 +46,9 @@ connections:
   login-db: {url: env:LOGIN_DB}
   lake: {path: /data}
   oracle: {url: 'jdbc:oracle:thin:@db:1521/x'}
-  main: {bootstrap: 'broker:9092', security: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.password: env:SASL}}
+  main:
+    bootstrap: broker:9092
+    security: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.password: env:SASL}
 """
 
 
