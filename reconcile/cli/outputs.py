@@ -21,10 +21,8 @@ from reconcile.domain.finding import Finding
 from reconcile.errors import Problem
 from reconcile.gather.fence.fence import ConsumerFence, SourceFence, TopicFence, UnreadableLink
 from reconcile.lab.truth import Truth
-from reconcile.pipeline.forgetting import Forgotten
 from reconcile.pipeline.grants import Purpose
-from reconcile.pipeline.handoffs import Applied, Gathered, Plan, Quality, Summary, Verified
-from reconcile.pipeline.retention import Pruned
+from reconcile.pipeline.handoffs import Applied, Forgotten, Gathered, Plan, Pruned, Quality, Summary, Verified
 from reconcile.pipeline.runs import RunLine
 from reconcile.report.model import Expectation, Report, Story, TracedRecord, Trend
 from reconcile.workspace.handoff import Part

@@ -10,10 +10,8 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
-from reconcile.cli.outputs import ForgetOutput, PruneOutput
 from reconcile.config import durations
 from reconcile.contract.model import load_contract
-from reconcile.pipeline.job import workspace_of
 
 COULD_NOT_FORGET = 2
 
@@ -35,6 +33,8 @@ def prune(older_than: timedelta, dry_run: bool, read_settings: options.ReadSetti
 
     Runs that go on stay, and those that the next run of their contract looks back to.
     """
+    from reconcile.cli.outputs import PruneOutput  # the models of all commands load slowly
+    from reconcile.pipeline.job import workspace_of
     from reconcile.pipeline.retention import prune as pruned
 
     settings = read_settings()
@@ -70,6 +70,7 @@ def forget(
 
     Exits 2 if something of them is still there.
     """
+    from reconcile.cli.outputs import ForgetOutput
     from reconcile.pipeline.forgetting import forget as forgotten
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace

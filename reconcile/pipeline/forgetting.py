@@ -18,6 +18,7 @@ from reconcile.gather.stores import row_columns
 from reconcile.pipeline.handoffs import (
     Applied,
     Fence,
+    Forgotten,
     Gathered,
     Quality,
     Request,
@@ -26,7 +27,6 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.settings.settings import Settings
 from reconcile.workspace import handoff
-from reconcile.workspace.handoff import Part
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
@@ -41,19 +41,6 @@ _IDS = (ID, "aggregate_id", row_columns.ID)
 """The columns in which tables have ids."""
 _HANDOFFS = (Request, Fence, Gathered, Summary, Quality, Plan, Applied, Verified)
 """In the order in which one is made of another."""
-
-
-class Forgotten(Part):
-    """What is not known of aggregates any more, and what still is."""
-
-    runs: dict[str, int]
-    """How many artifacts and files of each run had something of them."""
-    histories: dict[str, int]
-    """How many of their records each history had; folders are below the workspace."""
-    control: dict[str, int]
-    """How many rows of the control store, by table."""
-    remaining: tuple[str, ...]
-    """Where there is still something of them, after all was looked at again."""
 
 
 def forget(

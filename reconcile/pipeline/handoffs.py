@@ -346,6 +346,41 @@ class Verified(Versioned):
         return sum(link.outcomes.get("unverified", 0) for link in self.links)
 
 
+class PrunedHistory(Part):
+    """What was pruned of the history of a topic."""
+
+    folder: str
+    """Below the workspace."""
+    segments: int
+    """How many of its parts, the oldest."""
+    superseded: bool
+    """Whether all of it went, because no run needed it any more."""
+
+
+class Pruned(Part):
+    """What was pruned."""
+
+    runs: tuple[str, ...]
+    spared: dict[str, str]
+    """The runs that are old and stay, each with the reason."""
+    histories: tuple[PrunedHistory, ...]
+    control: dict[str, int]
+    """How many rows of the control store, by table."""
+
+
+class Forgotten(Part):
+    """What is not known of aggregates any more, and what still is."""
+
+    runs: dict[str, int]
+    """How many artifacts and files of each run had something of them."""
+    histories: dict[str, int]
+    """How many of their records each history had; folders are below the workspace."""
+    control: dict[str, int]
+    """How many rows of the control store, by table."""
+    remaining: tuple[str, ...]
+    """Where there is still something of them, after all was looked at again."""
+
+
 def results_of(run: Run) -> tuple[Checked, ...]:
     """Read how the expectations of a run went; nothing where none were checked."""
     found = run.read_if_there(Quality)

@@ -10,37 +10,14 @@ from typing import TYPE_CHECKING
 from reconcile.domain.retention import Chosen, PastRun, choose
 from reconcile.gather.log.index import pruned
 from reconcile.gather.log.store import HistoryStore
-from reconcile.pipeline.handoffs import Gathered, Request, Summary
+from reconcile.pipeline.handoffs import Gathered, Pruned, PrunedHistory, Request, Summary
 from reconcile.pipeline.trend import MOST
 from reconcile.settings.settings import Settings
-from reconcile.workspace.handoff import Part
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from reconcile.control.store import ControlStore
-
-
-class PrunedHistory(Part):
-    """What was pruned of the history of a topic."""
-
-    folder: str
-    """Below the workspace."""
-    segments: int
-    """How many of its parts, the oldest."""
-    superseded: bool
-    """Whether all of it went, because no run needed it any more."""
-
-
-class Pruned(Part):
-    """What was pruned."""
-
-    runs: tuple[str, ...]
-    spared: dict[str, str]
-    """The runs that are old and stay, each with the reason."""
-    histories: tuple[PrunedHistory, ...]
-    control: dict[str, int]
-    """How many rows of the control store, by table."""
 
 
 def prune(place: Workspace, settings: Settings, older_than: timedelta, now: datetime, *, dry_run: bool) -> Pruned:
