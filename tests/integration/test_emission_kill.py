@@ -16,12 +16,13 @@ import pytest
 
 from reconcile.control.corrections import CorrectionState
 from reconcile.control.errors import ControlUnreachableError, LeaseLostError
-from reconcile.control.store import ControlStore
+from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.correction import CORRECTION_ID, Correction
 from reconcile.errors import UnreachableError
 from reconcile.lab import process
 from reconcile.repair.emission import EmissionOutcome
 from reconcile.repair.transaction import EmissionFencedError
+from reconcile.settings.settings import Settings
 from tests.integration.emission_attempt import written
 from tests.integration.emission_world import LINK, Topic, World, emission_world, event, header, leased, until
 
@@ -335,6 +336,31 @@ def test_another_attempt_fences_this_one(
     assert Counter() == in_log(topic)
     resumed(control, topic, wanted, run_id)
     assert_once(topic, control, wanted, run_id)
+
+
+@pytest.mark.parametrize(("step", "sent"), [("after_flush", 0), ("after_commit", BATCH)])
+def test_workspaces_with_control_stores_of_their_own_are_fenced_by_the_cluster(
+    control: ControlStore, topic: Topic, run_id: str, tmp_path: Path, step: str, sent: int
+) -> None:
+    """No lease keeps two apart that know nothing of each other: the one that came first can write no more.
+
+    What it had committed is said once more, as the other one cannot know of it.
+    """
+    wanted, theirs = corrections(topic, run_id), corrections(topic, "elsewhere")
+    found: list[EmissionOutcome] = []
+
+    def overtake(name: str) -> None:
+        if name == step and not found:
+            with open_control(Settings(workspace=str(tmp_path))) as other:
+                other.runs.begin("elsewhere", "user-account", "c" * 64)
+                found.append(resumed(other, topic, theirs, "elsewhere"))
+
+    with leased(control, "here") as held, pytest.raises(EmissionFencedError, match="another attempt"):
+        topic.emit(wanted, run_id, control, held, batch=BATCH, step=overtake)
+    assert MANY == len(found[0].emitted)
+    stands = in_log(topic)
+    assert ({each.id for each in wanted}, MANY + sent) == (stands.keys(), stands.total())
+    assert max(stands.values()) <= 2
 
 
 def test_an_attempt_that_does_not_know_that_it_was_overtaken_writes_no_more(
