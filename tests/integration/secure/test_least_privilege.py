@@ -8,6 +8,7 @@ import psycopg2
 import pytest
 
 from reconcile.lab import world as lab_world
+from reconcile.lab.demo import consume
 from reconcile.lab.folder import READER
 from reconcile.lab.services.database import connected
 from reconcile.pipeline.requests import TOPIC
@@ -60,6 +61,11 @@ def test_every_command_runs_with_what_was_granted(world: SecureWorld) -> None:
     for words in reading:
         done = world.run(*words)
         assert done.exit_code in (0, 1), (words, done.exception, done.output)
+    consume(world.lab)
+    verified = json.loads(world.run("verify", "--run", "repaired", "--json").stdout)
+    outcomes = {name for link in verified["links"] for name in link["outcomes"]}
+    assert "converged" in outcomes
+    assert outcomes <= {"converged", "partial"}
 
 
 def test_a_request_reaches_its_topic(world: SecureWorld) -> None:
