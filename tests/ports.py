@@ -47,6 +47,7 @@ OWNERS = (
     "second secure lab",
     "sql fence",
     "servers gone",
+    "full disk",
 )
 ROOM = 60
 """How many owners a worker has room for."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from reconcile.files import committed
+from reconcile.lab import faults, world
+from reconcile.lab.folder import Lab
 from reconcile.workspace.full_disk import DiskFullError, full_disk_named
+from tests.integration.worlds import seeded_world
+from tests.ports import ports_of
 
 # In a mount namespace of its own, with a file system of 256 KB that has no other user.
 WORLD = """
@@ -68,17 +74,38 @@ with open_control(Settings(workspace=folder)) as control:
 """
 
 
-def test_what_is_published_is_whole_on_a_full_disk(tmp_path: Path) -> None:
-    """Files, tables, reports and the control store say the same; nothing is left of them, and the next call goes on."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", WORLD, "sh", str(folder), sys.executable, FILLED]
+RUN = """
+folder=$1 size=$2
+shift 2
+mount -t tmpfs -o size=$size tmpfs "$folder" || exit 99
+python=$1
+shift
+"$python" -m reconcile.cli "$@"
+echo "code $?"
+mount -o remount,size=64m "$folder"
+echo "-- more space --" >&2
+"$python" -m reconcile.cli "$@"
+echo "code $?"
+"""
+
+
+def in_namespace(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that makes a file system of its own."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         pytest.skip("this machine has no `unshare`")
     if done.returncode in (1, 99) and not done.stdout:
         pytest.skip(f"this machine gives nobody a file system of his own: {done.stderr}")
+    return done
+
+
+def test_what_is_published_is_whole_on_a_full_disk(tmp_path: Path) -> None:
+    """Files, tables, reports and the control store say the same; nothing is left of them, and the next call goes on."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", WORLD, "sh", str(folder), sys.executable, FILLED]
+    done = in_namespace(command)
     expected = [
         "json no space is left on a disk for `json`",
         "texts no space is left on a disk for `texts`",
@@ -111,3 +138,26 @@ def test_other_failures_stay_what_they_are() -> None:
     """Only a full disk is one."""
     with pytest.raises(ZeroDivisionError), full_disk_named("gather"):
         raise ZeroDivisionError
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A world with a fault."""
+    with seeded_world(aggregates=200, ports=ports_of("full disk")) as made:
+        faults.plant(made, faults.named(["hand-edit"]), 1)
+        yield made
+
+
+@pytest.mark.parametrize("size", ["60k", "300k"])
+def test_a_run_on_a_full_disk_is_told_so_and_goes_on(lab: Lab, tmp_path: Path, size: str) -> None:
+    """In whichever stage the space ends: exit code 2 and one sentence; with more space the same run ends."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    config, contract = str(world.settings_file(lab)), str(committed("contracts", "user-account.yaml"))
+    words = ["run", contract, "--config", config, "--workspace", str(folder / "runs"), "--run-id", "full", "--json"]
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", RUN, "sh", str(folder), size, sys.executable]
+    done = in_namespace([*command, *words])
+    first, second = done.stderr.split("-- more space --")
+    assert ["code 2", "code 1"] == [each for each in done.stdout.splitlines() if each.startswith("code ")], done.stderr
+    assert "no space is left on a disk for `" in first, first
+    assert "Traceback" not in first + second
