@@ -369,7 +369,7 @@ def audited(spark: SparkSession, judged: Judgement, policy: str, folder: Path) -
     (folder / "service.url").write_text(scenario.url, "utf-8")
     connections = {
         "service": {"url": f"file:{folder / 'service.url'}"},
-        "main": {"bootstrap": scenario.world.lab.bootstrap},
+        "main": {"bootstrap": str(scenario.world.lab.bootstrap)},
     }
     settings.write_text(json.dumps({"workspace": str(folder / "runs"), "connections": connections}), "utf-8")
     job, summary = Runs(spark, settings, folder / "runs").audited(contract, "chaos")

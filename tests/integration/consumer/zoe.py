@@ -271,7 +271,7 @@ class Race:
         """Write the settings, and the contract of one consumer for each row."""
         contract, settings, url = folder / "zoe.yaml", folder / "reconcile.yaml", folder / "db.url"
         url.write_text(self.scenario.url)
-        main = {"bootstrap": self.scenario.world.lab.bootstrap}
+        main = {"bootstrap": str(self.scenario.world.lab.bootstrap)}
         settings.write_text(yaml.safe_dump({"connections": {"db": {"url": f"file:{url}"}, "main": main}}))
         topic = {"cluster": "main", "name": self.scenario.topic, "partitioner": "crc32"}
         terms = {

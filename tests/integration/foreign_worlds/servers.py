@@ -145,7 +145,7 @@ def foreign_servers() -> Iterator[Servers]:
             for name in DATABASES:
                 cursor.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         servers.folder.mkdir()
-        connections: dict[str, Any] = {"main": {"bootstrap": lab.bootstrap}, "lake": {"path": str(servers.folder)}}
+        connections: dict[str, Any] = {"main": {"bootstrap": str(lab.bootstrap)}, "lake": {"path": str(servers.folder)}}
         for name in DATABASES:
             file = servers.folder / f"{name}.url"
             file.write_text(servers.url(name))
