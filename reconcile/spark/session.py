@@ -67,6 +67,8 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
+    # Else Spark's port builds the objects that any process of this machine sends it. Spark makes the secret itself.
+    "spark.authenticate": "true",
 }
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
