@@ -35,6 +35,8 @@ RULES = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # Else `${env:...}` in a contract's SQL is what the environment has there, which may be a password.
+    "spark.sql.variable.substitute": "false",
 }
 _UTC = "-Duser.timezone=UTC"
 # Java's default, which a JVM that compiles less thoroughly (as on the lab's worlds) cuts to 48 MB. A few runs in one

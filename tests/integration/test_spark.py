@@ -22,7 +22,7 @@ from reconcile import files
 from reconcile.errors import RefusedError
 from reconcile.lab.process import wait_until
 from reconcile.settings.settings import Settings, Spark, load_settings
-from reconcile.spark import local_frames
+from reconcile.spark import local_frames, parsed_sql
 from reconcile.spark.session import RULES, configuration, public_configuration, session
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def settings(**conf: str) -> Settings:
 def test_session_keeps_the_rules(spark: SparkSession) -> None:
     """They hold at run time, not only where they are written."""
     assert {key: spark.conf.get(key) for key in RULES} == RULES
+
+
+@pytest.mark.parametrize("named", ["env:HOME", "system:user.name", "spark.app.name"])
+def test_sql_takes_in_nothing_of_our_surroundings(spark: SparkSession, named: str) -> None:
+    """Spark would put variables into each text before it reads it: secrets of the environment and of its settings."""
+    text = f"${{{named}}}"
+    found = spark.range(1).select(parsed_sql.expression(spark, f"'{text}'").alias("said")).collect()
+    assert [text] == [each["said"] for each in found]
 
 
 def test_another_process_of_the_machine_has_no_objects_built(spark: SparkSession) -> None:
