@@ -170,7 +170,37 @@ def test_sparks_own_parser_finds_what_is_called(
     """Also where our own reading would be deceived."""
     monkeypatch.setattr("reconcile.domain.sql_calls.require_calls", lambda *_, **__: None)
     with pytest.raises(RefusedError):
-        parsed_sql.require_calls(spark, text, query=query)
+        parsed_sql.require_calls(spark, text, folder="/nowhere" if query else None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "select value as id from {0}",
+        "with a as (select value as id from {0}) select id from a",
+        "select (select max(value) from {0}) as id",
+        "select 'a' as id where exists (select 1 from {0})",
+        "from {0} |> select value as id",
+    ],
+)
+@pytest.mark.parametrize(
+    "place",
+    ["{0}/../elsewhere", "file:{0}/rows/../../elsewhere", "{0}/.\\./elsewhere", "{0}-other", "/proc/self/environ"],
+)
+def test_a_query_over_a_folder_asks_for_nothing_elsewhere(
+    spark: SparkSession, folder: SparkStore, asked: str, place: str
+) -> None:
+    """Spark's account can read our keys, and the passwords in the environment."""
+    named = f"text.`{place.format(folder.place)}`"
+    with pytest.raises(RefusedError, match="is not in the folder"):
+        folder.frame(spark, Side(("id",), ("id",), query=asked.format(named)))
+
+
+def test_a_query_over_a_folder_asks_for_what_is_in_it(spark: SparkSession, folder: SparkStore) -> None:
+    """With or without a scheme, and by names that it makes itself."""
+    rows = [f"parquet.`{scheme}{folder.place}/rows`" for scheme in ("", "file:", "file://")]
+    query = f"with a as (select * from {rows[0]} union select * from {rows[1]}) select a.* from a, {rows[2]} b"
+    assert 1 == folder.frame(spark, Side(("id",), ("x",), query=query)).count()
 
 
 def test_all_that_may_be_called_is_spark_s_own(spark: SparkSession) -> None:

@@ -94,7 +94,7 @@ class SparkStore:
     def _of_folder(self, spark: SparkSession, side: Side) -> DataFrame:
         if side.table:
             return _of_side(spark.read.parquet(f"{self.place}/{side.table}"), side)
-        parsed_sql.require_calls(spark, str(side.query), query=True)
+        parsed_sql.require_calls(spark, str(side.query), folder=str(self.place))
         return _of_side(spark.sql(str(side.query)), side)
 
     def _of_lake(self, spark: SparkSession, side: Side) -> DataFrame:
