@@ -38,6 +38,8 @@ RULES = {
     # Else `${env:...}` in a contract's SQL is what the environment has there, which may be a password.
     "spark.sql.variable.substitute": "false",
 }
+_LOCAL = re.compile(r"local(\[([0-9]+|\*)(\s*,\s*[0-9]+)?\])?")
+"""As Spark reads it; of another master it wants a secret from us before it says that there is none such."""
 _UTC = "-Duser.timezone=UTC"
 # Java's default, which a JVM that compiles less thoroughly (as on the lab's worlds) cuts to 48 MB. A few runs in one
 # application fill those, and Java throws compiled code away or stops compiling; thirty runs take 60 MB.
@@ -292,4 +294,4 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _is_local(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
+    return _LOCAL.fullmatch(master) is not None
