@@ -220,6 +220,9 @@ def test_what_a_driver_hands_on_calls_nothing_unknown(spark: SparkSession, tmp_p
         Side(("ID",), (call,), table="T"),
         Side(("ID",), ("X",), table="T", deleted=f"1) then 1 else 0 end = 0; call {call}; select (case when (1"),
         Side(("ID",), ("X",), query=f"select 1 from T) x; call {call} --"),
+        # A MariaDB reads two quotation marks behind a backslash as the end of a text.
+        Side(('ID\\", load_file("/etc/passwd") as i0, "',), ("X",), table="T"),
+        Side(("ID",), ("X",), table="T", version='V\\"'),
     ):
         with pytest.raises(RefusedError, match="in the contract's SQL"):
             store.frame(spark, side)

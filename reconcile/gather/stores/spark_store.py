@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,7 @@ from reconcile.settings.connections import Folder, JdbcUrl, Lake, LakePlace, Plu
 from reconcile.spark import internals, parsed_sql
 from reconcile.spark.java_causes import root_cause
 
+_QUOTES = re.compile(r"""["'`\\\[\]]""")
 _DRIVERS = {
     "db2": "com.ibm.db2.jcc.DB2Driver",
     "h2": "org.h2.Driver",
@@ -132,6 +134,10 @@ class SparkStore:
         dialect = internals.java(spark).org.apache.spark.sql.jdbc.JdbcDialects.get(url)
 
         def quoted(name: str) -> str:
+            if _QUOTES.search(name):
+                raise RefusedError(
+                    f"databases differ in how they quote the column {name}, in the contract's SQL: make a view"
+                )
             return str(dialect.quoteIdentifier(name))
 
         named = [f"{quoted(name)} as i{number}" for number, name in enumerate(side.id)]
