@@ -20,6 +20,7 @@ from reconcile.domain import sql_calls
 from reconcile.errors import RefusedError
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.errors import StoreRefusedError
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.lab.folder import Lab
@@ -107,6 +108,25 @@ def test_a_session_runs_one_statement_at_a_time(session: StoreSession, lab: Lab)
             run()
     assert [] == tables(lab)
     assert [(1,)] == session.rows("select 1"), "the snapshot stands"
+
+
+def test_what_a_function_says_of_a_row_is_not_told(session: StoreSession, lab: Lab) -> None:
+    """Whatever SQLSTATE it gives to it."""
+    raising = "begin raise exception using errcode = 'UA001', message = 'zoe'; end"
+    with closing(psycopg2.connect(lab.url("postgres", "postgres"))) as database, database.cursor() as cursor:
+        cursor.execute(f"create function told() returns int language plpgsql as $${raising}$$")
+        database.commit()
+    try:
+        session.end_snapshot()
+        session.take_snapshot()
+        with pytest.raises(StoreRefusedError, match="SQLSTATE UA001") as raised:
+            session.rows("select told()")
+        assert "zoe" not in str(raised.value)
+    finally:
+        session.end_snapshot()
+        with closing(psycopg2.connect(lab.url("postgres", "postgres"))) as database, database.cursor() as cursor:
+            cursor.execute("drop function told()")
+            database.commit()
 
 
 def test_threads_share_a_session(session: StoreSession) -> None:
