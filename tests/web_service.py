@@ -11,16 +11,24 @@ from typing import Any
 
 
 @contextmanager
-def service(answer: Callable[[], int] = lambda: 204) -> Iterator[tuple[str, list[Any]]]:
-    """Run a web service that keeps what is posted to it."""
+def service(answer: Callable[[], int] = lambda: 204, moved_to: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Run a web service that keeps what is posted to it; of a GET it keeps who asks."""
     posted: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            code = answer()
-            self.send_response(code)
+            self._answer()
+
+        def do_GET(self) -> None:
+            posted.append(self.headers["Authorization"])
+            self._answer()
+
+        def _answer(self) -> None:
+            self.send_response(answer())
             self.send_header("Content-Length", "0")
+            if moved_to:
+                self.send_header("Location", moved_to)
             self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request, urlopen
 
 from airflow.sdk import BaseNotifier, Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from reconcile.consumer.webhook import post
 from reconcile.settings.references import from_airflow
 
 CONNECTION = "reconcile_alerts"
@@ -59,8 +58,5 @@ def _send(message: Mapping[str, Any]) -> None:
     url = from_airflow(connection, "url") or ""
     if not url.startswith(("http://", "https://")):
         raise URLError("not an HTTP connection")
-    headers = {"Content-Type": "application/json"}
-    if connection.password:
-        headers["Authorization"] = f"Bearer {connection.password}"
-    with urlopen(Request(url, json.dumps(message).encode(), headers), timeout=_SECONDS):  # noqa: S310
-        return
+    token = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
+    post(url, message, _SECONDS, token)

@@ -38,7 +38,8 @@ def web(host: str, port: int, token: str | None, read_settings: options.ReadSett
         app = web_app(
             place, settings, token=secret, ticket=ticket, hosts=("localhost", host) if is_loopback(host) else ()
         )
-        serving = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        # By a header that names an address, whoever guesses at the token would be another one each time.
+        serving = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, proxy_headers=False)
         with _listening(host, port) as listening:
             say(f"http://{f'[{host}]' if ':' in host else host}:{port}/{f'?token={ticket}' if ticket else ''}")
             if not given and not is_loopback(host):

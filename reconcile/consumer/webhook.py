@@ -8,14 +8,30 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 _LOG = logging.getLogger(__name__)
 _AT_MOST = 100
 """Alerts that wait to be sent; more are dropped, and logged as such."""
 _TO_ANSWER = 5.0
+
+
+class _NowhereElse(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Follow no redirect: it would lose the alert, and tell whoever is there the headers."""
+
+
+def post(
+    url: str, value: Mapping[str, Any], patience: float, headers: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Post a value as JSON, by HTTP or HTTPS, to this address alone; raise OSError where that fails."""
+    body = json.dumps(value, ensure_ascii=False).encode()
+    request = Request(url, body, {"Content-Type": "application/json", **headers})  # noqa: S310 - callers have looked
+    with build_opener(_NowhereElse).open(request, timeout=patience) as answer:
+        answer.read(1)
 
 
 class Webhook:
@@ -62,7 +78,4 @@ class Webhook:
                 self._waiting.task_done()
 
     def _send(self, alert: Mapping[str, Any]) -> None:
-        body = json.dumps(alert, ensure_ascii=False).encode()
-        request = Request(self._url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310
-        with urlopen(request, timeout=self._patience) as answer:  # noqa: S310 - http and https alone
-            answer.read(1)
+        post(self._url, alert, self._patience)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from collections.abc import Collection, Iterator, Set
 from typing import Any
@@ -10,12 +12,18 @@ FORGOTTEN = "forgotten"
 """What stands in place of an id in what is about others."""
 _LONG = 8
 """An id of fewer characters may mean anything."""
+_BEHIND_ESCAPES = r"(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})"
+"""In JSON the end of a line is a letter."""
 
 
 def words(ids: Collection[str]) -> str | None:
-    """Build a pattern of the ids as words of a text; None where all are so short that they mean anything."""
-    listed = "|".join(re.escape(each) for each in sorted(ids) if len(each) >= _LONG)
-    return rf"(?<![\w-])({listed})(?![\w-])" if listed else None
+    """Build a pattern of the ids as words of a text, however it is written; None where all are short.
+
+    Those mean anything.
+    """
+    forms = {form for each in ids if len(each) >= _LONG for form in _written(each)}
+    listed = "|".join(map(re.escape, sorted(forms, key=lambda each: (-len(each), each))))
+    return rf"(?:(?<![\w-])|{_BEHIND_ESCAPES})({listed})(?![\w-])" if listed else None
 
 
 def without(value: Any, gone: Set[str]) -> Any:
@@ -53,8 +61,15 @@ def named_with(value: Any, gone: Set[str], key: str) -> Iterator[str]:
 def mentions(text: str, ids: Collection[str]) -> bool:
     """Tell whether a text has one of some ids: as a word, or, of a short id, as a JSON string."""
     pattern = words(ids)
-    short = (f'"{each}"' for each in ids if len(each) < _LONG)
+    short = (json.dumps(each, ensure_ascii=False) for each in ids if len(each) < _LONG)
     return any(each in text for each in short) or (pattern is not None and re.search(pattern, text) is not None)
+
+
+def _written(text: str) -> set[str]:
+    """Build how a text is written: as it is, in JSON, in JSON within JSON, in HTML and in CSV."""
+    once = json.dumps(text, ensure_ascii=False)[1:-1]
+    marked = html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+    return {text, once, json.dumps(once, ensure_ascii=False)[1:-1], marked, text.replace('"', '""')}
 
 
 def _names(value: Any, gone: Set[str]) -> bool:

@@ -87,7 +87,7 @@ _WRITING = "alter call create delete drop exec execute grant insert into merge r
 _ASKING = ("from", "table", "values", "with")
 _TOKEN = re.compile(
     r"""
-    (?P<space>[ \t\n]+ | --(?=\s|$)[^\n\r\\]*(?=\n|$) | /\*(?![+!M])(?:(?!/\*)[^\r])*?\*/)
+    (?P<space>[ \t\n]+ | --(?=[ \t\n]|$)[^\n\r\\]*(?=\n|$) | /\*(?![+!M])(?:(?!/\*)[^\r])*?\*/)
     | (?P<string>[rR](?:'[^']*'|"[^"]*") | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*")
     | (?P<quoted>`(?:[^`]|``)*`)
     | (?P<name>[^\W\d][\w$]*)

@@ -35,6 +35,11 @@ _EXPIRED = (
 _ADDRESS = re.compile(r"jdbc:\S+|(?<=//)[^/@\s]*@")
 # To the last quote, as a value may hold quotes; the apostrophe of "doesn't" is none.
 _QUOTED = re.compile(r"""(?<!\w)['"].*['"](?!\w)""", re.DOTALL)
+_TO_END = re.compile(r"""(?<!\w)['"].*""")
+"""A value of several lines ends on another one."""
+_IN_FUNCTION = "\n  Where: "
+_OF_ROWS = re.compile(r"(?:\w+: )?(\[[A-Z][A-Z0-9_.]*\]).*SQLSTATE: 2[23]", re.DOTALL)
+"""Conditions of Spark whose messages have values, numbers without quotation marks."""
 _LONGEST = 300
 
 
@@ -58,7 +63,8 @@ def by_spark(link: str, error: Exception) -> errors.StoreReadError:
     thrown = root_cause(error)
     # What Spark tells in Python's own classes begins with its condition.
     text = str(error) if thrown is None else f"{thrown.getClass().getSimpleName()}: {thrown.getMessage()}"
-    safe = _QUOTED.sub("…", _ADDRESS.sub("[address] ", text))
+    match = _OF_ROWS.match(text)
+    safe = _QUOTED.sub("…", _ADDRESS.sub("[address] ", text)) if match is None else match[1]
     first = next(iter(safe.strip().splitlines()), type(error).__name__)[:_LONGEST]
     return errors.StoreReadError(f"{link}: could not be read: {first}; correct the contract or the store, or try again")
 
@@ -79,6 +85,11 @@ def by_postgres(link: str, said: str) -> ReconcileError | None:
         for mark, kind, what_to_do in _KINDS:
             if message.startswith(mark):
                 return kind(f"{link}: {message}; {what_to_do}")
-        safe = message if message.endswith("does not exist") else _QUOTED.sub("…", message)
+        if message.endswith("does not exist"):
+            safe = message
+        elif _IN_FUNCTION in said[match.end() :]:
+            safe = "with words of a function, which may be data"
+        else:
+            safe = _TO_END.sub("…", message)
         return errors.StoreReadError(f"{link}: a store refuses a statement: {safe}")
     return None

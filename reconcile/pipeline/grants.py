@@ -12,6 +12,7 @@ from typing import Literal
 from reconcile.contract.consumer import Consumer, FailureTopic, RepairTopic, StashTable
 from reconcile.contract.model import Contract
 from reconcile.contract.terms import Rows
+from reconcile.errors import RefusedError
 from reconcile.files import committed
 from reconcile.gather.stores.library_tables import READ as LIBRARY_TABLES
 from reconcile.kafka.reader import READER_GROUP
@@ -87,7 +88,10 @@ def table_grants(contract: Contract, purpose: Purpose, consumers: Iterable[str] 
 
 
 def kafka_grants(contract: Contract, purpose: Purpose, consumers: Iterable[str] = ()) -> list[KafkaGrant]:
-    """List the rights in the topic's cluster that a purpose needs, each resource once."""
+    """List the rights in the topic's cluster that a purpose needs, each resource once.
+
+    Raises RefusedError for a group of a name that cannot be granted alone.
+    """
     links = _chosen(contract, consumers)
     found: list[KafkaGrant] = []
     if purpose is Purpose.AUDIT:
@@ -114,6 +118,8 @@ def kafka_grants(contract: Contract, purpose: Purpose, consumers: Iterable[str] 
         found.append(KafkaGrant("group", READER_GROUP, ("Describe",), "the name of readers that join no group"))
     merged: dict[tuple[str, str], KafkaGrant] = {}
     for each in found:
+        if each.name == "*":
+            raise RefusedError(f"the {each.resource} * of the contract stands for every {each.resource} to kafka-acls")
         known = merged.setdefault((each.resource, each.name), each)
         operations = tuple(dict.fromkeys([*known.operations, *each.operations]))
         merged[each.resource, each.name] = replace(known, operations=operations)

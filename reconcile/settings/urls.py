@@ -51,6 +51,9 @@ class PostgresUrl:
     def jdbc(self) -> tuple[str, dict[str, str]]:
         """Build the JDBC URL, and apart from it the properties: user, password and parameters."""
         parameters = {PARAMETERS[name]: value for name, value in self.parameters.items()}
+        # As libpq does with an authority; the driver would take any certificate.
+        if parameters.get("sslmode") == "require" and "sslrootcert" in parameters:
+            parameters["sslmode"] = "verify-ca"
         host = f"[{self.host}]" if ":" in self.host else self.host
         url = f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}"
         return url, {**self._credentials(), **parameters}
@@ -88,7 +91,8 @@ class MariaUrl:
             return {**arguments, "ssl_disabled": True}
         files = {"sslrootcert": "ssl_ca", "sslcert": "ssl_cert", "sslkey": "ssl_key"}
         arguments |= {theirs: given[ours] for ours, theirs in files.items() if ours in given}
-        if mode in ("verify-ca", "verify-full"):
+        # Whoever names an authority wants it to be asked, as libpq does: the driver does not by itself.
+        if mode in ("verify-ca", "verify-full") or "sslrootcert" in given:
             arguments["ssl_verify_cert"] = True
             arguments["ssl_verify_identity"] = mode == "verify-full"
         elif mode == "require" and not arguments.keys() & set(files.values()):

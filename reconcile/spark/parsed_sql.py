@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
+_SCHEME = re.compile("^file:(//)?(?=/)")
 _CALLS = ("UnresolvedFunction", "UnresolvedTableValuedFunction", "UnresolvedGenerator")
 
 
@@ -27,15 +28,19 @@ def expression(spark: SparkSession, text: str) -> Column:
     return f.expr(f"(\n{text}\n)")
 
 
-def require_calls(spark: SparkSession, text: str, *, query: bool = False) -> None:
+def require_calls(spark: SparkSession, text: str, *, folder: str | None = None) -> None:
     """Raise RefusedError for SQL that calls what a contract may not, both as we and as Spark reads it.
 
-    A query only asks, and an expression asks no table; what Spark cannot read is raised as Spark does.
+    An expression asks no table, and a query over a `folder` no file elsewhere; what Spark cannot read is raised as
+    Spark does.
     """
+    query = folder is not None
     try:
         sql_calls.require_calls(text, SPARK, tables=query)
         for node in _nodes(json.loads(internals.parsed(spark, text, query=query))):
             _require_harmless(node, query)
+            if folder is not None and str(node["class"]).endswith(".UnresolvedRelation"):
+                _require_within(str(node["multipartIdentifier"]), folder)
     except ValueError as error:
         raise RefusedError(f"{error}, in the contract's SQL: {text}") from None
 
@@ -50,6 +55,15 @@ def _require_harmless(node: dict[str, Any], query: bool) -> None:
         name = str(node.get("nameParts") or node.get("name")).strip("[]")
         if re.search(r"\w", name):  # the others are operators
             sql_calls.require_function(name, SPARK)
+
+
+def _require_within(identifier: str, folder: str) -> None:
+    """Look at what a query asks for: a name that it makes itself, or `[format, path]`."""
+    path = identifier[1:-1].partition(", ")[2]
+    above, place = (_SCHEME.sub("", each).rstrip("/") for each in (folder, path))
+    # A backslash takes the meaning from a letter, and leaves two dots what they are.
+    if path and (".." in path or "\\" in path or not f"{place}/".startswith(f"{above}/")):
+        raise ValueError(f"{path} is not in the folder {folder}, and a query asks for nothing else")
 
 
 def _nodes(found: Any) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,11 @@ RULES = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # Else `${env:...}` in a contract's SQL is what the environment has there, which may be a password.
+    "spark.sql.variable.substitute": "false",
 }
+_LOCAL = re.compile(r"local(\[([0-9]+|\*)(\s*,\s*[0-9]+)?\])?")
+"""As Spark reads it; of another master it wants a secret from us before it says that there is none such."""
 _UTC = "-Duser.timezone=UTC"
 # Java's default, which a JVM that compiles less thoroughly (as on the lab's worlds) cuts to 48 MB. A few runs in one
 # application fill those, and Java throws compiled code away or stops compiling; thirty runs take 60 MB.
@@ -67,6 +71,8 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
+    # Else Spark's port builds the objects that any process of this machine sends it. Spark makes the secret itself.
+    "spark.authenticate": "true",
 }
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -288,4 +294,4 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def _is_local(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
+    return _LOCAL.fullmatch(master) is not None

@@ -87,9 +87,7 @@ class Gate:
         if not by_header and by_address is None and (path, request.method) != ("/token", "POST"):
             return page_of(request, "token.html", "reconcile", {"wrong": False}, 401)
         if self._is_throttled(request):
-            answer = PlainTextResponse("too many wrong tokens: try again later", 429)
-            answer.headers["retry-after"] = str(_PAUSE)
-            return answer
+            return _too_many()
         if by_header and hmac.compare_digest(given.strip().encode(), self._token):
             return None
         if by_address is not None and self._is_ticket(by_address.encode()):
@@ -117,6 +115,8 @@ class Gate:
             body += piece
             if len(body) > _LONGEST:
                 return PlainTextResponse("too long", 413)
+        if self._is_throttled(request):  # by what came while this body did
+            return _too_many()
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         if hmac.compare_digest(given.encode(), token):
             return self._let_in(request)
@@ -154,6 +154,10 @@ class Gate:
         tries[:] = [*tries[1 - _TRIES :], time.time()]
         if len(self._wrong) > _ADDRESSES:
             self._wrong.popitem(last=False)
+
+
+def _too_many() -> Response:
+    return PlainTextResponse("too many wrong tokens: try again later", 429, {"retry-after": str(_PAUSE)})
 
 
 def _address(request: Request) -> str:

@@ -6,6 +6,8 @@ import datetime as dt
 import json
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 from decimal import Decimal
@@ -20,7 +22,7 @@ from reconcile import files
 from reconcile.errors import RefusedError
 from reconcile.lab.process import wait_until
 from reconcile.settings.settings import Settings, Spark, load_settings
-from reconcile.spark import local_frames
+from reconcile.spark import local_frames, parsed_sql
 from reconcile.spark.session import RULES, configuration, public_configuration, session
 
 if TYPE_CHECKING:
@@ -52,6 +54,31 @@ def settings(**conf: str) -> Settings:
 def test_session_keeps_the_rules(spark: SparkSession) -> None:
     """They hold at run time, not only where they are written."""
     assert {key: spark.conf.get(key) for key in RULES} == RULES
+
+
+@pytest.mark.parametrize("named", ["env:HOME", "system:user.name", "spark.app.name"])
+def test_sql_takes_in_nothing_of_our_surroundings(spark: SparkSession, named: str) -> None:
+    """Spark would put variables into each text before it reads it: secrets of the environment and of its settings."""
+    text = f"${{{named}}}"
+    found = spark.range(1).select(parsed_sql.expression(spark, f"'{text}'").alias("said")).collect()
+    assert [text] == [each["said"] for each in found]
+
+
+def test_another_process_of_the_machine_has_no_objects_built(spark: SparkSession) -> None:
+    """Whoever does not know the secret is not heard by Spark's port: it would build any object of Java that is sent."""
+
+    def text(value: str) -> bytes:
+        return struct.pack(">H", len(value)) + value.encode()
+
+    port = int(spark.sparkContext.getConf().get("spark.driver.port") or 0)
+    sent = b"\xac\xed\0\5sr" + text("not.There") + struct.pack(">q", 1) + b"\2\0\0xp"
+    body = b"\0\1" + text("127.0.0.1") + struct.pack(">i", port) + text("endpoint-verifier") + sent
+    request = b"\3" + struct.pack(">qi", 1, len(body)) + body
+    with socket.create_connection(("127.0.0.1", port), 60) as opened, opened.makefile("rb") as answer:
+        opened.sendall(struct.pack(">q", len(request) + 8) + request)
+        (size,) = struct.unpack(">q", answer.read(8))
+        said = answer.read(size - 8)
+    assert (True, False) == (b"Expected SaslMessage" in said, b"not.There" in said), said
 
 
 def test_quiet_in_utc_on_loopback_and_interruptible() -> None:

@@ -20,6 +20,7 @@ from reconcile.domain import sql_calls
 from reconcile.errors import RefusedError
 from reconcile.gather.stores.contract_sql import require_whole
 from reconcile.gather.stores.digest import Side
+from reconcile.gather.stores.errors import StoreRefusedError
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.lab.folder import Lab
@@ -109,6 +110,25 @@ def test_a_session_runs_one_statement_at_a_time(session: StoreSession, lab: Lab)
     assert [(1,)] == session.rows("select 1"), "the snapshot stands"
 
 
+def test_what_a_function_says_of_a_row_is_not_told(session: StoreSession, lab: Lab) -> None:
+    """Whatever SQLSTATE it gives to it."""
+    raising = "begin raise exception using errcode = 'UA001', message = 'zoe'; end"
+    with closing(psycopg2.connect(lab.url("postgres", "postgres"))) as database, database.cursor() as cursor:
+        cursor.execute(f"create function told() returns int language plpgsql as $${raising}$$")
+        database.commit()
+    try:
+        session.end_snapshot()
+        session.take_snapshot()
+        with pytest.raises(StoreRefusedError, match="SQLSTATE UA001") as raised:
+            session.rows("select told()")
+        assert "zoe" not in str(raised.value)
+    finally:
+        session.end_snapshot()
+        with closing(psycopg2.connect(lab.url("postgres", "postgres"))) as database, database.cursor() as cursor:
+            cursor.execute("drop function told()")
+            database.commit()
+
+
 def test_threads_share_a_session(session: StoreSession) -> None:
     """A statement is parsed and run before another is."""
     with ThreadPoolExecutor(4) as pool:
@@ -170,7 +190,37 @@ def test_sparks_own_parser_finds_what_is_called(
     """Also where our own reading would be deceived."""
     monkeypatch.setattr("reconcile.domain.sql_calls.require_calls", lambda *_, **__: None)
     with pytest.raises(RefusedError):
-        parsed_sql.require_calls(spark, text, query=query)
+        parsed_sql.require_calls(spark, text, folder="/nowhere" if query else None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "select value as id from {0}",
+        "with a as (select value as id from {0}) select id from a",
+        "select (select max(value) from {0}) as id",
+        "select 'a' as id where exists (select 1 from {0})",
+        "from {0} |> select value as id",
+    ],
+)
+@pytest.mark.parametrize(
+    "place",
+    ["{0}/../elsewhere", "file:{0}/rows/../../elsewhere", "{0}/.\\./elsewhere", "{0}-other", "/proc/self/environ"],
+)
+def test_a_query_over_a_folder_asks_for_nothing_elsewhere(
+    spark: SparkSession, folder: SparkStore, asked: str, place: str
+) -> None:
+    """Spark's account can read our keys, and the passwords in the environment."""
+    named = f"text.`{place.format(folder.place)}`"
+    with pytest.raises(RefusedError, match="is not in the folder"):
+        folder.frame(spark, Side(("id",), ("id",), query=asked.format(named)))
+
+
+def test_a_query_over_a_folder_asks_for_what_is_in_it(spark: SparkSession, folder: SparkStore) -> None:
+    """With or without a scheme, and by names that it makes itself."""
+    rows = [f"parquet.`{scheme}{folder.place}/rows`" for scheme in ("", "file:", "file://")]
+    query = f"with a as (select * from {rows[0]} union select * from {rows[1]}) select a.* from a, {rows[2]} b"
+    assert 1 == folder.frame(spark, Side(("id",), ("x",), query=query)).count()
 
 
 def test_all_that_may_be_called_is_spark_s_own(spark: SparkSession) -> None:
@@ -190,6 +240,9 @@ def test_what_a_driver_hands_on_calls_nothing_unknown(spark: SparkSession, tmp_p
         Side(("ID",), (call,), table="T"),
         Side(("ID",), ("X",), table="T", deleted=f"1) then 1 else 0 end = 0; call {call}; select (case when (1"),
         Side(("ID",), ("X",), query=f"select 1 from T) x; call {call} --"),
+        # A MariaDB reads two quotation marks behind a backslash as the end of a text.
+        Side(('ID\\", load_file("/etc/passwd") as i0, "',), ("X",), table="T"),
+        Side(("ID",), ("X",), table="T", version='V\\"'),
     ):
         with pytest.raises(RefusedError, match="in the contract's SQL"):
             store.frame(spark, side)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
 from reconcile.consumer import Hooks, Message, RecordPlace
 from reconcile.consumer.alerts import Alerts
-from reconcile.consumer.webhook import Webhook
+from reconcile.consumer.webhook import Webhook, post
 from tests.web_service import service
 
 PLACE = RecordPlace("topic", 1, 5)
@@ -72,6 +73,17 @@ def test_a_service_that_fails_is_logged_without_its_url(url: str | None, caplog:
     assert (0 if url else 4) == len(posted)
     assert 4 == sum("was not sent: " in line for line in caplog.messages)
     assert "topsecret" not in caplog.text
+
+
+def test_a_service_that_has_moved_is_not_followed() -> None:
+    """Whoever answers there would be sent the token of the first, by whatever protocol."""
+    with (
+        service() as (elsewhere, heard),
+        service(lambda: 302, elsewhere) as (url, posted),
+        pytest.raises(HTTPError, match="302"),
+    ):
+        post(url, {"alert": "stashed"}, 30, {"Authorization": "Bearer s3cret"})
+    assert ([{"alert": "stashed"}], []) == (posted, heard)
 
 
 def test_a_service_that_is_slow_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
 from reconcile.domain.forgetting import FORGOTTEN, blanked, mentions, without, words
 from reconcile.domain.plan import Plan
 from reconcile.pipeline.forgetting import forget_in_handoffs
 from reconcile.pipeline.handoffs import Applied, Request, Verified
+from reconcile.report.csv import csv_of
 from reconcile.workspace.filesystem import LocalFileSystem
 from reconcile.workspace.manifest import Inputs
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+from tests.unit.report_runs import finding
 from tests.unit.test_report_repair import emitted, planned, seen
 
 LONG = "7d1c6f0e-8b1f"
@@ -39,6 +43,16 @@ def test_a_long_id_is_blanked_as_a_word() -> None:
 def test_a_text_mentions_an_id(text: str, expected: bool) -> None:
     """As a word, or, of a short id, as a JSON string."""
     assert expected == mentions(text, [LONG, "7"])
+
+
+@pytest.mark.parametrize("id_", ['["acme", "4711"]', "o'brien&sons", "back\\slash"])
+def test_an_id_is_found_however_it_is_written(id_: str) -> None:
+    """In JSON, in JSON within JSON, in a report's HTML and in CSV; also right behind the end of a line."""
+    inner = json.dumps({"why": f"it waits:\n{id_}"}, ensure_ascii=False)
+    csv = next(csv_of([finding(id_)]))
+    texts = [id_, inner, json.dumps({"said": inner}, ensure_ascii=False), f"<b>{escape(id_)}</b>", csv]
+    assert [True] * 5 == [mentions(each, [id_]) for each in texts]
+    assert [False] * 5 == [mentions(blanked(each, words([id_])), [id_]) for each in texts]
 
 
 def test_a_repaired_run_forgets(tmp_path: Path) -> None:

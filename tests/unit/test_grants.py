@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.contract.model import load_contract
+from reconcile.errors import RefusedError
 from reconcile.files import committed
 from reconcile.pipeline.grants import Purpose, kafka_grants, store_sql, tables_read
 from tests.schemas import valid_output
@@ -48,6 +49,14 @@ def test_a_topic_that_is_named_twice_has_all_its_rights_in_one_line() -> None:
     for purpose in Purpose:
         named = [(each.resource, each.name) for each in kafka_grants(contract, purpose)]
         assert sorted(set(named)) == sorted(named)
+
+
+def test_a_group_that_stands_for_all_is_not_granted(tmp_path: Path) -> None:
+    """To Kafka's tool a `*` means every group, also in quotes."""
+    file = tmp_path / "user-account.yaml"
+    file.write_text(ACCOUNT.read_text("utf-8").replace("group: login-service", "group: '*'"), "utf-8")
+    with pytest.raises(RefusedError, match="stands for every group"):
+        kafka_grants(load_contract(file), Purpose.CONSUMER)
 
 
 def test_an_auditor_writes_nowhere() -> None:

@@ -42,6 +42,8 @@ def test_whole_sql_is_put_in_parentheses(text: str) -> None:
         ("a /*! ) */", "would be executed"),
         ("a /*M!100100 ) */", "would be executed"),
         ("a --)", "closes nothing"),
+        ("a --\u00a0) from x", "closes nothing"),
+        ("a --\x7f'\n) from x -- '", "closes nothing"),
     ],
 )
 def test_sql_that_breaks_out_is_refused(text: str, said: str) -> None:

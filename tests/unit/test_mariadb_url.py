@@ -10,6 +10,7 @@ from reconcile.settings.urls import parse_mariadb
 
 SECRET = "hunter2"
 PLACE = {"host": "h", "port": 3306, "database": "d"}
+VERIFIED = {"ssl_ca": "ca.pem", "ssl_verify_cert": True, "ssl_verify_identity": False}
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,8 @@ PLACE = {"host": "h", "port": 3306, "database": "d"}
         ("mysql://u:p%40@h:1/d", {"host": "h", "port": 1, "database": "d", "user": "u", "password": "p@"}),
         ("mariadb://h/d?sslmode=disable", {**PLACE, "ssl_disabled": True}),
         ("mariadb://h/d?sslmode=require", {**PLACE, "ssl": {"check_hostname": False, "verify_mode": False}}),
+        ("mariadb://h/d?sslrootcert=ca.pem", {**PLACE, **VERIFIED}),
+        ("mariadb://h/d?sslmode=require&sslrootcert=ca.pem", {**PLACE, **VERIFIED}),
         (
             "mariadb://h/d?sslmode=verify-full&sslrootcert=ca.pem&connect_timeout=3",
             {

@@ -41,6 +41,19 @@ def test_jdbc_keeps_credentials_out_of_its_url() -> None:
     assert properties == {"user": "u", "password": "p", "sslmode": "verify-full", "ApplicationName": "x"}
 
 
+@pytest.mark.parametrize(
+    ("parameters", "mode"),
+    [
+        ("sslmode=require&sslrootcert=ca.pem", "verify-ca"),
+        ("sslmode=require", "require"),
+        ("sslmode=verify-full&sslrootcert=ca.pem", "verify-full"),
+    ],
+)
+def test_jdbc_trusts_nobody_whom_libpq_does_not(parameters: str, mode: str) -> None:
+    """With an authority that is named, libpq's `require` verifies; that of the JDBC driver takes any certificate."""
+    assert mode == parse(f"postgresql://h/d?{parameters}").jdbc()[1]["sslmode"]
+
+
 def test_printing_hides_the_password() -> None:
     """Neither repr nor str shows it."""
     url = parse(f"postgresql://u:{SECRET}@h/d")

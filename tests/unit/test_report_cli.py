@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from click.testing import CliRunner, Result
+from fastapi.testclient import TestClient
 
 from reconcile.cli import cli
 from reconcile.cli.web import is_loopback
@@ -158,6 +160,20 @@ def test_a_token_that_is_given_stands_in_no_address(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     said = reconcile(tmp_path, "web", "--port", "19483", "--token", "env:RECONCILE_WEB_TOKEN").stderr
     assert "http://127.0.0.1:19483/\n" == said
+
+
+def test_a_visitor_chooses_no_address_of_his_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each guess at the token would come from another one, and nobody would have to wait."""
+    served: list[uvicorn.Config] = []
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, **_: served.append(server.config))
+    reconcile(tmp_path, "web", "--port", "19484")
+    served[0].load()
+    visitor = TestClient(served[0].loaded_app, base_url="http://localhost", client=("127.0.0.1", 1))
+    guesses = [
+        visitor.post("/token", data={"token": "guess"}, headers={"x-forwarded-for": f"192.0.2.{number}"}).status_code
+        for number in range(11)
+    ]
+    assert [*[401] * 10, 429] == guesses
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:

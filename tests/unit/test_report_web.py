@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from httpx2 import ASGITransport, AsyncClient
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.plan import Plan
@@ -238,6 +241,29 @@ def test_who_guesses_has_to_wait(runs: Path, monkeypatch: pytest.MonkeyPatch) ->
     now = time.time()
     monkeypatch.setattr("reconcile.web.gate.time.time", lambda: now + 61)
     assert 303 == app.post("/token", data={"token": "s3cret"}).status_code
+
+
+def test_who_guesses_has_to_wait_also_in_requests_that_go_on(runs: Path) -> None:
+    """Many that begin at once are no way around it: each counts when its token is there."""
+
+    async def answered() -> int:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            begun.set()
+            await goes_on.wait()
+            yield b"token=s3cret"
+
+        transport = ASGITransport(client(runs, token="s3cret").app)
+        async with AsyncClient(transport=transport, base_url="http://testserver") as browser:
+            late = asyncio.create_task(browser.post("/token", content=body()))
+            await begun.wait()
+            for _ in range(10):
+                await browser.post("/token", data={"token": "guess"})
+            goes_on.set()
+            return (await late).status_code
+
+    assert 429 == asyncio.run(answered())
 
 
 def test_the_token_opens_by_a_header(runs: Path) -> None:

@@ -83,6 +83,22 @@ def test_what_a_postgres_quotes_of_a_row_is_not_told() -> None:
     assert 'column "mial" does not exist' in str(by_postgres("user/login", said + 'column "mial" does not exist'))
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('invalid input syntax for type integer: "zoe\n8000 Town"\n  Position: 8', "for type integer: …"),
+        (
+            "no such person: zoe\n  Where: PL/pgSQL function f() line 3 at RAISE",
+            "words of a function, which may be data",
+        ),
+    ],
+)
+def test_what_a_postgres_says_of_a_row_in_other_forms_is_not_told(said: str, told: str) -> None:
+    """A value of several lines has no closing quotation mark on the first; what a function says has none at all."""
+    text = str(by_postgres("user/login", f"Job aborted: org.postgresql.util.PSQLException: ERROR: {said}\n\tat x"))
+    assert (True, False) == (text.endswith(told), "zoe" in text)
+
+
 def test_other_drivers_are_no_postgres() -> None:
     """They have no messages that we know."""
     assert by_postgres("user/login", "java.sql.SQLException: ERROR: snapshot") is None
@@ -93,7 +109,11 @@ def test_other_drivers_are_no_postgres() -> None:
     [
         (
             '[CAST_INVALID_INPUT] The value \'a@x\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018',
-            "[CAST_INVALID_INPUT] The value …. SQLSTATE: 22018",
+            "could not be read: [CAST_INVALID_INPUT];",
+        ),
+        (
+            '[CAST_OVERFLOW] The value 5550123L (a@x) of the type "BIGINT" cannot be cast to "INT". SQLSTATE: 22003',
+            "could not be read: [CAST_OVERFLOW];",
         ),
         ("[CAST_INVALID_INPUT] The value 'two\nlines, 'a@x'' is malformed\n== SQL ==\na", "… is malformed"),
         ("'a@x'", "…"),

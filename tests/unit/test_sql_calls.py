@@ -89,6 +89,7 @@ def test_what_contracts_say_is_taken(text: str) -> None:
         "` ' ` || load_file('x') || ' '",
         "/*! load_file('x') */ 1",
         "a --' \n || load_file('x') -- '",
+        "a --\u00a0 + load_file('x')",
         "{fn load_file('x')}",
         "(select 1 into outfile '/tmp/x')",
         "nextval('numbers')",

@@ -101,7 +101,9 @@ def running(store: str, error: psycopg2.Error, in_snapshot: bool) -> ReconcileEr
         if in_snapshot:
             return SnapshotLostError(f"the connection to {store} was lost, and its snapshot with it: {said}; {_AGAIN}")
         return StoreUnreachableError(f"the connection to {store} was lost: {said}; see that it is up, and {_AGAIN}")
-    safe = condition(code) if code is not None and code.startswith(_OF_ROWS) else said
+    # What a function says, it may say of a row.
+    told = code is None or not (code.startswith(_OF_ROWS) or error.diag.context)
+    safe = said if told else condition(code or "")
     return StoreRefusedError(f"the store {store} refuses a statement: {safe}", code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,7 @@ from reconcile.settings.connections import Folder, JdbcUrl, Lake, LakePlace, Plu
 from reconcile.spark import internals, parsed_sql
 from reconcile.spark.java_causes import root_cause
 
+_QUOTES = re.compile(r"""["'`\\\[\]]""")
 _DRIVERS = {
     "db2": "com.ibm.db2.jcc.DB2Driver",
     "h2": "org.h2.Driver",
@@ -94,7 +96,7 @@ class SparkStore:
     def _of_folder(self, spark: SparkSession, side: Side) -> DataFrame:
         if side.table:
             return _of_side(spark.read.parquet(f"{self.place}/{side.table}"), side)
-        parsed_sql.require_calls(spark, str(side.query), query=True)
+        parsed_sql.require_calls(spark, str(side.query), folder=str(self.place))
         return _of_side(spark.sql(str(side.query)), side)
 
     def _of_lake(self, spark: SparkSession, side: Side) -> DataFrame:
@@ -132,6 +134,10 @@ class SparkStore:
         dialect = internals.java(spark).org.apache.spark.sql.jdbc.JdbcDialects.get(url)
 
         def quoted(name: str) -> str:
+            if _QUOTES.search(name):
+                raise RefusedError(
+                    f"databases differ in how they quote the column {name}, in the contract's SQL: make a view"
+                )
             return str(dialect.quoteIdentifier(name))
 
         named = [f"{quoted(name)} as i{number}" for number, name in enumerate(side.id)]
