@@ -9,7 +9,6 @@ from urllib.error import URLError
 from airflow.sdk import BaseNotifier, Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from reconcile.consumer.webhook import post
 from reconcile.settings.references import from_airflow
 
 CONNECTION = "reconcile_alerts"
@@ -58,5 +57,7 @@ def _send(message: Mapping[str, Any]) -> None:
     url = from_airflow(connection, "url") or ""
     if not url.startswith(("http://", "https://")):
         raise URLError("not an HTTP connection")
+    from reconcile.consumer.webhook import post
+
     token = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
     post(url, message, _SECONDS, token)
