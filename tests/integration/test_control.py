@@ -94,7 +94,8 @@ class TestMigration(MigrationBehaviour):
 def test_a_wrong_password_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to check, and shows no password."""
     monkeypatch.setenv("CONTROL_URL", url.replace("postgres:", "postgres:hunter2", 1))
-    with pytest.raises(ControlRefusedError, match=r"password authentication failed.*Check control_store.url") as caught:
+    refused = r"password authentication failed.*Check user, password and database"
+    with pytest.raises(ControlRefusedError, match=refused) as caught:
         open_control(settings()).__enter__()
     assert "hunter2" not in str(caught.value)
 

@@ -63,7 +63,7 @@ def test_an_account_that_may_not_create_them_is_refused(migrate: Run, scenario: 
     scenario.rows(f"create role {role} login password 'guest'")
     with pytest.raises(RefusedError, match="have somebody apply what `reconcile consumer migrate --print` prints"):
         consumer(f"postgresql://{role}:guest@{place}").migrate()
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1/nowhere: "):
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1/nowhere does not answer: "):
         consumer("postgresql://me:topsecret@127.0.0.1:1/nowhere").migrate()
 
 
