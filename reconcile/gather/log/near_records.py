@@ -40,15 +40,14 @@ def read(home: Home, segments: Iterable[str], schema: pa.Schema, ids: pa.Array |
         folders = [home.path(name) for name in segments]
         listed = [f"{folder}/{each.name}" for folder in folders for each in home.files.list(folder)]
         files = [file for file in listed if file.endswith(".parquet")]
-        tables, size = [schema.empty_table()], 0
+        found = [schema.empty_table()]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for batches in pool.map(lambda file: list(_chosen(file, schema.names, wanted)), files):
-                tables += [pa.Table.from_batches([batch]).cast(schema) for batch in batches if batch.num_rows]
-                size += sum(batch.nbytes for batch in batches)
-                if size > _MOST_BYTES:
+            for table in pool.map(lambda file: _table(file, schema, wanted), files):
+                if table is None or table.nbytes + sum(each.nbytes for each in found) > _MOST_BYTES:
                     pool.shutdown(cancel_futures=True)
                     return None
-        return pa.concat_tables(tables)
+                found.append(table)
+        return pa.concat_tables(found)
     return None
 
 
@@ -75,6 +74,19 @@ class _Wanted:
 
         near = batch.filter(hashed)
         return near.filter(pc.is_in(near.column(c.ID), self._ids))
+
+
+def _table(file: str, schema: pa.Schema, wanted: _Wanted | None) -> pa.Table | None:
+    """Read what is wanted of a file; None where that is too much."""
+    import pyarrow as pa
+
+    found, size = [], 0
+    for batch in _chosen(file, schema.names, wanted):
+        size += batch.nbytes
+        if size > _MOST_BYTES:
+            return None
+        found.append(batch)
+    return pa.Table.from_batches(found).cast(schema) if found else schema.empty_table()
 
 
 def _chosen(file: str, columns: Sequence[str], wanted: _Wanted | None) -> Iterator[pa.RecordBatch]:
