@@ -105,7 +105,7 @@ class World:
             cursor.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         with connected(self.lab.url(name, "postgres")) as cursor:
             cursor.execute(tables.read_text("utf-8"))
-            cursor.execute(committed("sql", "roles", "reader.sql").read_text("utf-8"))
+            cursor.execute(committed("sql", "lab", "reader.sql").read_text("utf-8"))
 
     def config(self, file: Path, **changes: str) -> dict[str, str]:
         """Read the committed configuration of a connector, with changes."""

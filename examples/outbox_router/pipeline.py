@@ -84,7 +84,7 @@ class Pipeline:
         self.world.provide_database("copy", HERE / "copy.sql")
         self.ask("consumer", "migrate", str(CONTRACT))
         with connected(self.copy_url) as cursor:  # once more, for the library's tables
-            cursor.execute(committed("sql", "roles", "reader.sql").read_text("utf-8"))
+            cursor.execute(committed("sql", "lab", "reader.sql").read_text("utf-8"))
         heartbeats = f"__debezium-heartbeat.{self.source.slot}"
         provide_topics(self.world.lab, {TOPIC: _PARTITIONS, self.source.messages: 1, heartbeats: 1})
 
