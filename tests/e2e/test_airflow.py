@@ -19,8 +19,8 @@ from reconcile.control.store import open_control
 from reconcile.lab import process
 from reconcile.lab.airflow import world as lab_airflow
 from reconcile.lab.airflow.spark_cluster import cluster
-from reconcile.pipeline.handoffs import snapshots
 from reconcile.lab.airflow.world import awaited
+from reconcile.pipeline.handoffs import snapshots
 from reconcile.pipeline.requests import RequestRecord
 from reconcile.settings.settings import load_settings
 from tests.e2e.airflows import CONTRACT, DrivenAirflow, driven_airflow
