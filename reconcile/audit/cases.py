@@ -284,17 +284,7 @@ def kept(cases: DataFrame, ids: DataFrame, redactor: Redactor) -> DataFrame:
         return local_frames.of_rows(cases.sparkSession, rows, cases.schema)
     found = cases.join(f.broadcast(ids.select(f.col(ID).alias(_KEY)).distinct()), f.col(ID).eqNullSafe(f.col(_KEY)))
     some = found.select(*cases.columns)
-    if not redactor.sensitive:
-        return some
-
-    def redacted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            rows = [_redacted(row, redactor) for row in batch.to_pylist()]
-            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
-
-    return some.mapInArrow(redacted, cases.schema)
+    return local_frames.mapped(some, lambda case: _redacted(case, redactor)) if redactor.sensitive else some
 
 
 def _redacted(case: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:

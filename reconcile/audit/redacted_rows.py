@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import VALUES
@@ -38,7 +38,7 @@ def rows(frame: DataFrame, redactor: Redactor) -> DataFrame:
         values = redactor.values(row[row_columns.ID], [row[name] for name in names[2:]], redactor.at_once)
         return {**row, **dict(zip(names[2:], values, strict=True))}
 
-    return _each(frame, redacted, redactor)
+    return local_frames.mapped(frame, redacted) if redactor.at_once else frame
 
 
 def events(frame: DataFrame, redactor: Redactor) -> DataFrame:
@@ -47,20 +47,4 @@ def events(frame: DataFrame, redactor: Redactor) -> DataFrame:
     def redacted(row: Mapping[str, Any]) -> dict[str, Any]:
         return {**row, VALUES: redactor.values(row[ID], row[VALUES], redactor.at_once)}
 
-    return _each(frame, redacted, redactor)
-
-
-def _each(frame: DataFrame, redacted: Callable[[Mapping[str, Any]], dict[str, Any]], redactor: Redactor) -> DataFrame:
-    if not redactor.at_once:
-        return frame
-    if (here := local_frames.plain_rows(frame)) is not None:
-        found = (tuple(redacted(row).values()) for row in here)
-        return local_frames.of_rows(frame.sparkSession, found, frame.schema)
-
-    def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            yield pa.RecordBatch.from_pylist([redacted(row) for row in batch.to_pylist()], schema=batch.schema)
-
-    return frame.mapInArrow(of_batches, frame.schema)
+    return local_frames.mapped(frame, redacted) if redactor.at_once else frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,13 @@ from reconcile.pipeline.handoffs import (
     Verified,
 )
 from reconcile.settings.settings import Settings
+from reconcile.spark import local_frames
 from reconcile.workspace import handoff
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from reconcile.control.store import ControlStore
@@ -170,13 +170,7 @@ class _Forgetting:
         if rest.where(self._mentioned(rest)).isEmpty():
             return rest
 
-        def unnamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow as pa
-
-            for batch in batches:
-                yield pa.RecordBatch.from_pylist(blanked(batch.to_pylist(), pattern), schema=batch.schema)
-
-        return rest.mapInArrow(unnamed, rows.schema)
+        return local_frames.mapped(rest, lambda row: blanked(row, pattern))
 
     def _is_of_others(self, request: Request | None) -> bool:
         return request is not None and request.aggregate != self.contract.aggregate

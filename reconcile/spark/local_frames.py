@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,23 @@ def localized(frame: DataFrame, most: int) -> DataFrame | None:
     """Compute a frame in one job, and build a local one of its rows; None if there are more rows than `most`."""
     found = _collected(frame.limit(most + 1))
     return None if found is None or found.num_rows > most else of_table(frame.sparkSession, found, frame.schema)
+
+
+def mapped(frame: DataFrame, change: Callable[[dict[str, Any]], dict[str, Any]]) -> DataFrame:
+    """Change each row of a frame, whose columns stay: here if it is local, else in Spark's tasks.
+
+    Times are microseconds since 1970 in a local frame, and instants in others.
+    """
+    if (here := plain_rows(frame)) is not None:
+        return of_rows(frame.sparkSession, (tuple(change(row).values()) for row in here), frame.schema)
+
+    def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pylist([change(row) for row in batch.to_pylist()], schema=batch.schema)
+
+    return frame.mapInArrow(of_batches, frame.schema)
 
 
 def _is_little(frame: DataFrame) -> bool:

@@ -12,13 +12,13 @@ from reconcile.domain import key
 from reconcile.domain.dialect import ORIGIN_KEY
 from reconcile.gather.log import history_columns as c
 from reconcile.gather.log.segment import rewrite_segment
-from reconcile.gather.log.store import Home, UnsettledHistoryError
+from reconcile.gather.log.store import Home
 from reconcile.workspace.filesystem import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_ATTEMPTS = 8
+    from reconcile.gather.log.index import Index
 
 
 def forget(spark: SparkSession, home: Home, ids: Collection[str], key_type: str) -> int:
@@ -27,10 +27,10 @@ def forget(spark: SparkSession, home: Home, ids: Collection[str], key_type: str)
     The next index replaces the segments at once: what is cut off before that has changed nothing. Then the earlier
     indexes go with all that only they name, and the state of the log, which is made anew when it is asked for.
     """
-    for _ in range(_ATTEMPTS):
-        index = home.load()
-        if index is None:
-            return 0
+    forgotten = 0
+
+    def following(index: Index) -> Index | None:
+        nonlocal forgotten
         kept, forgotten = [], 0
         for segment in index.segments:
             if not segment.rows:
@@ -40,12 +40,14 @@ def forget(spark: SparkSession, home: Home, ids: Collection[str], key_type: str)
             found = records.mentions.count()
             kept.append(rewrite_segment(spark, records.rest, segment, home, index) if found else segment)
             forgotten += found
-        following = index.model_copy(update={"generation": index.generation + 1, "segments": tuple(kept)})
-        if not forgotten or home.publish(following):
-            home.remove_past()
-            home.remove_state()
-            return forgotten
-    raise UnsettledHistoryError(f"the history in {home.folder} changes all the time: try again")
+        if not forgotten:
+            return None
+        return index.model_copy(update={"generation": index.generation + 1, "segments": tuple(kept)})
+
+    if home.change(following) is not None:
+        home.remove_past()
+        home.remove_state()
+    return forgotten
 
 
 def count(spark: SparkSession, home: Home, ids: Collection[str], key_type: str) -> int:

@@ -68,19 +68,18 @@ class History:
         """
         names = [segment.name for segment in self.index.segments] if segments is None else segments
         if ids is not None and not isinstance(ids, DataFrame):
-            ids = list(ids)
-        if ids is not None and (wanted := _known(ids)) is not None:
+            ids = sorted(set(ids))
+        if ids is not None and near_records.are_near(self.home) and (wanted := _known(ids)) is not None:
             near = self.near(names, wanted)
             if near is not None:
                 return self.of_table(spark, near)
         stored = self._stored(spark, names)
-        if ids is not None and not isinstance(ids, DataFrame):
-            listed = sorted(set(ids))
-            if len(listed) <= _FEW:
-                hashes = [f.xxhash64(f.lit(each)) for each in listed]
-                stored = stored.where(f.col(ID_HASH).isin(*hashes) & f.col(ID).isin(*listed))
+        if isinstance(ids, list):
+            if len(ids) <= _FEW:
+                hashes = [f.xxhash64(f.lit(each)) for each in ids]
+                stored = stored.where(f.col(ID_HASH).isin(*hashes) & f.col(ID).isin(*ids))
             else:
-                ids = spark.createDataFrame([(each,) for each in listed], f"{ID} string")
+                ids = spark.createDataFrame([(each,) for each in ids], f"{ID} string")
         if isinstance(ids, DataFrame):
             stored = stored.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
         return self.derivation.shown(stored, self.index.topic)
@@ -181,7 +180,7 @@ def extend(
 def _known(ids: list[str] | DataFrame) -> pa.Array | None:
     """List ids that this process has, or can have without reading anything; None where it takes more."""
     if not isinstance(ids, DataFrame):
-        return pa.array(sorted(set(ids)), pa.string())
+        return pa.array(ids, pa.string())
     found = local_frames.table(ids.select(ID).distinct())
     return None if found is None else found.column(ID).combine_chunks()
 

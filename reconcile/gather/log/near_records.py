@@ -24,6 +24,11 @@ _MOST_BYTES = 128 * 1024 * 1024
 """So much of what is found is kept in memory."""
 
 
+def are_near(home: Home) -> bool:
+    """Tell whether a history's files are on this machine."""
+    return isinstance(home.files, LocalFileSystem)
+
+
 def read(home: Home, segments: Iterable[str], schema: pa.Schema, ids: pa.Array | None = None) -> pa.Table | None:
     """Read the stored columns of a schema, of the records of some ids or of all.
 
@@ -31,7 +36,7 @@ def read(home: Home, segments: Iterable[str], schema: pa.Schema, ids: pa.Array |
     """
     import pyarrow as pa
 
-    if not isinstance(home.files, LocalFileSystem):
+    if not are_near(home):
         return None
     if ids is not None and not len(ids):
         return schema.empty_table()

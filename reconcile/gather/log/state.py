@@ -286,7 +286,7 @@ class KeptState:
         came, went = (self.history.near(segments, columns=_STORED) for segments in (added, removed))
         if came is None or went is None:
             return None
-        ids = pa.concat_tables([came, went]).select([ID]).column(ID).unique().drop_null()
+        ids = pa.concat_tables([came, went]).column(ID).unique().drop_null()
         stayed = self.history.near(common, ids, _STORED)
         if stayed is None:
             return None

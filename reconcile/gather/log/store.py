@@ -11,7 +11,7 @@ folder; so has a changed derivation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -167,20 +167,26 @@ class Home:
             return False
         return True
 
-    def prune(self, older_than: datetime) -> Index | None:
-        """Give up the oldest segments in which all records are older; return the index then, None where there is none.
+    def change(self, following: Callable[[Index], Index | None]) -> Index | None:
+        """Publish what follows the newest index, unless that is None; return the index then, None where there is none.
 
-        Raises UnsettledHistoryError where others change it at each attempt.
+        Raises UnsettledHistoryError where others change the history at each attempt.
         """
         for _ in range(_ATTEMPTS):
             index = self.load()
             if index is None:
                 return None
-            smaller = pruned(index, older_than, datetime.now(UTC))
-            if smaller is None or self.publish(smaller):
-                self.remove_leftovers()
-                return smaller or index
+            changed = following(index)
+            if changed is None or self.publish(changed):
+                return changed or index
         raise UnsettledHistoryError(f"the history in {self.folder} changes all the time: try again")
+
+    def prune(self, older_than: datetime) -> Index | None:
+        """Give up the oldest segments in which all records are older; return the index as `change` does."""
+        index = self.change(lambda index: pruned(index, older_than, datetime.now(UTC)))
+        if index is not None:
+            self.remove_leftovers()
+        return index
 
     def remove_leftovers(self) -> None:
         """Remove old indexes, and all segments that no index names and none can name any more.
