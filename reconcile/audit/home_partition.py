@@ -113,7 +113,7 @@ def with_routing(records: DataFrame, router: Router) -> DataFrame:
 
 def astray(router: Router) -> Column:
     """Build whether the routing of a record with the columns key, partition and offset is WRONG."""
-    return _computed("boolean", _wrong, router)
+    return _computed("boolean", astray_here, router)
 
 
 def _computed(kind: str, compute: Callable[..., pa.Array], router: Router) -> Column:
@@ -149,7 +149,8 @@ def routed(router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Arr
     )
 
 
-def _wrong(router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Array) -> pa.Array:
+def astray_here(router: Router, keys: pa.Array, partitions: pa.Array, offsets: pa.Array) -> pa.Array:
+    """Compute whether the routing of each record is WRONG."""
     import pyarrow as pa
 
     home, former, stands = _placed(router, keys, partitions, offsets)

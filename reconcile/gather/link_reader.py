@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -78,6 +78,14 @@ class LinkReader:
             nothing = self.spark.createDataFrame([], row_columns.schema(len(self.consumer.fields)))
             return Compared(nothing, nothing, choice.mode, choice.reasons, differing)
         return Compared(self._all(source, which), self._all(copy, which), choice.mode, choice.reasons, differing)
+
+    def compared_among(self, ids: DataFrame, listed: Sequence[str] | None) -> Compared:
+        """Read the rows of the ids in the column `reconcile_id`; `listed` if this process has them, without NULL."""
+        source, copy = (
+            each.among(ids) if listed is None or not isinstance(each, PostgresRows) else each.parts(ids=listed)
+            for each in self.rows
+        )
+        return Compared(source, copy, Mode.FULL, (), None)
 
     def _all(self, rows: DigestedRows | SparkRows, buckets: tuple[int, ...] | None = None) -> DataFrame | PostgresParts:
         return rows.parts(buckets) if isinstance(rows, PostgresRows) else rows.all(self.spark, buckets)

@@ -194,8 +194,7 @@ def _compare(job: Job, gathered: _Gathered) -> _Compared:
 
 def _among(job: Job, known: Known) -> int:
     """Count the ids of this run of which the log's state has something to say."""
-    ids = job.scope.frame(job.spark, ID)
-    return known.count if ids is None or not known.count else known.rows.join(ids, ID, "left_semi").count()
+    return job.scope.within(known.rows).count() if known.count else 0
 
 
 def _folds(job: Job, consumer: Consumer) -> bool:
@@ -223,9 +222,7 @@ def _suspects(job: Job, gathered: _Gathered, consumer: Consumer, of_all_links: S
                 found += _not_in_ledger(job, gathered, consumer, known, reach or Reach(dict(begins or {}), None), kept)
             if closely is not None:
                 found.append(closely)
-            candidates = _union(found).distinct()
-            if (ids := job.scope.frame(job.spark, ID)) is not None:
-                candidates = candidates.join(ids, ID, "left_semi")
+            candidates = job.scope.within(_union(found).distinct())
         if (here := local_frames.table(candidates)) is not None:
             candidates = local_frames.of_table(job.spark, here, candidates.schema)
         candidates = kept.enter_context(persisted(candidates))

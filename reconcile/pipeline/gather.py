@@ -24,7 +24,6 @@ from reconcile.gather.log.plain_log import KeptLog, NeedsSparkError
 from reconcile.gather.log.store import HistoryStore
 from reconcile.gather.log.undecided import UndecidedRecords, undecided_records
 from reconcile.gather.stores import row_columns
-from reconcile.gather.stores.digest import Mode
 from reconcile.gather.stores.errors import StoreBusyError
 from reconcile.gather.stores.postgres_store import PostgresParts
 from reconcile.gather.stores.usage import Taken
@@ -48,6 +47,7 @@ from reconcile.pipeline.job import Job
 from reconcile.pipeline.log_view import cluster_client, cluster_connection, history_up_to, value_schema
 from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.redaction import key_mark, redactable_at_once, redactor_of, sensitive_key
+from reconcile.pipeline.scope import ChangedIds
 from reconcile.spark import local_frames
 from reconcile.workspace.manifest import Manifest
 
@@ -274,12 +274,12 @@ class _Gathering:
         if self.looking.scope.kind == "full":
             return reader.compared(job.mode)
         if self.looking.scope.kind == "changed":
-            ids: DataFrame | None = job.run.parquet(CHANGED, job.spark).withColumnRenamed(ID, row_columns.ID)
-        else:
-            ids = job.scope.frame(job.spark, row_columns.ID)
+            changed = ChangedIds(job.run)
+            listed = changed.listed if job.is_local else None
+            return reader.compared_among(changed.frame(job.spark, row_columns.ID), listed)
+        ids = job.scope.frame(job.spark, row_columns.ID)
         assert ids is not None
-        source, copy = (side.among(ids) for side in reader.rows)
-        return Compared(source, copy, Mode.FULL, (), None)
+        return reader.compared_among(ids, None)
 
     def _ledger(self, reader: LinkReader) -> DataFrame | None:
         """Choose the entries of the ledger that are to be read: all of them, or those of the log's new events."""

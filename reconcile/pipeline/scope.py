@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from reconcile.errors import RefusedError
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import CHANGED, CLOSELY, Gathered, Request, RunScope
-from reconcile.spark.local_frames import MOST, of_rows
+from reconcile.spark.local_frames import MOST, of_rows, of_table
+from reconcile.spark.local_frames import table as local_table
 from reconcile.workspace.run import Run
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
 LAST = "last"
 """In place of a run's id: the newest run from which changes can be told."""
 _ID = "id"
+_MOST, _MOST_BYTES = 1_000_000, 64 * 1024 * 1024
+"""So many ids that may have changed are kept in this process."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,10 @@ class All:
     def closely(self, _spark: SparkSession, _column: str) -> None:
         """Name no ids."""
         return
+
+    def within(self, ids: DataFrame) -> DataFrame:
+        """Leave nothing out."""
+        return ids
 
     def listed(self, _spark: SparkSession | None) -> None:
         """Name no ids."""
@@ -80,9 +89,52 @@ class Ids:
         """Build a DataFrame of the ids that are looked at closely also where they agree: all of them."""
         return self.frame(spark, column)
 
+    def within(self, ids: DataFrame) -> DataFrame:
+        """Select those of the ids in the column `id` that it is about."""
+        return ids.join(self.frame(ids.sparkSession, _ID), _ID, "left_semi")
+
     def listed(self, _spark: SparkSession | None) -> Iterable[str]:
         """Name the ids one by one."""
         return self.ids
+
+
+@dataclass(frozen=True)
+class ChangedIds:
+    """The table of the ids that may have changed, as a run has published it."""
+
+    run: Run
+
+    @cached_property
+    def here(self) -> pa.Table | None:
+        """The table in this process; None where it is elsewhere, or too large."""
+        return self.run.table(CHANGED, _MOST, _MOST_BYTES)
+
+    @property
+    def listed(self) -> list[str] | None:
+        """The ids in this process; None where they are elsewhere, or too many."""
+        found: list[str] | None = None if self.here is None else self.here.column(_ID).to_pylist()
+        return found
+
+    def frame(self, spark: SparkSession, column: str) -> DataFrame:
+        """Build a DataFrame of the ids in one column."""
+        return self.run.parquet(CHANGED, spark).selectExpr(f"{_ID} as {column}")
+
+    def closely(self, spark: SparkSession, column: str) -> DataFrame:
+        """Build a DataFrame of the ids that are looked at closely also where they agree."""
+        if self.here is None:
+            return self.run.parquet(CHANGED, spark).where(CLOSELY).selectExpr(f"{_ID} as {column}")
+        found = self.here.filter(self.here.column(CLOSELY)).select([_ID]).rename_columns([column])
+        return of_table(spark, found, f"{column} string")
+
+    def within(self, ids: DataFrame) -> DataFrame:
+        """Select those of the ids in the column `id` that may have changed."""
+        wanted = None if self.here is None else local_table(ids)
+        if wanted is None or self.here is None:
+            return ids.join(self.frame(ids.sparkSession, _ID), _ID, "left_semi")
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+        found = wanted.filter(pc.is_in(wanted.column(_ID), self.here.column(_ID).combine_chunks()))
+        return of_table(ids.sparkSession, found, ids.schema)
 
 
 @dataclass(frozen=True)
@@ -122,19 +174,25 @@ class ChangedSince:
 
     def frame(self, spark: SparkSession, column: str) -> DataFrame | None:
         """Build a DataFrame of the ids in one column; None for all."""
-        return None if self.whole else self.run.parquet(CHANGED, spark).selectExpr(f"{_ID} as {column}")
+        return None if self.whole else self._changed.frame(spark, column)
 
     def closely(self, spark: SparkSession, column: str) -> DataFrame | None:
         """Build a DataFrame of the ids that are looked at closely also where they agree: those of open findings."""
-        if self.whole:
-            return None
-        return self.run.parquet(CHANGED, spark).where(CLOSELY).selectExpr(f"{_ID} as {column}")
+        return None if self.whole else self._changed.closely(spark, column)
+
+    def within(self, ids: DataFrame) -> DataFrame:
+        """Select those of the ids in the column `id` that may have changed."""
+        return ids if self.whole else self._changed.within(ids)
 
     def listed(self, spark: SparkSession | None) -> Iterator[str] | None:
         """Read the ids one by one; None for all."""
         if self.whole:
             return None
         return (row[_ID] for row in tables.rows(self.run, CHANGED, spark=spark, columns=[_ID]))
+
+    @cached_property
+    def _changed(self) -> ChangedIds:
+        return ChangedIds(self.run)
 
     @property
     def _gathered(self) -> Gathered | None:

@@ -115,6 +115,13 @@ def _plain_rows(frame: DataFrame) -> list[dict[str, Any]] | None:
         return [dict(zip(schema.names, map(_plain, row), strict=True)) for row in read.collect()]
 
 
+def arrow_schema(schema: str | StructType) -> pa.Schema:
+    """Build what an Arrow table of these columns has."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(_struct(schema))
+
+
 def _struct(schema: str | StructType) -> StructType:
     return _parsed(schema) if isinstance(schema, str) else schema
 
@@ -130,9 +137,8 @@ def _parsed(schema: str) -> StructType:
 
 def _table(found: Sequence[Sequence[Any]], schema: StructType) -> pa.Table:
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    arrow = to_arrow_schema(schema)
+    arrow = arrow_schema(schema)
     columns = list(zip(*found, strict=True)) or [()] * len(arrow)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)]
     return pa.Table.from_arrays(arrays, schema=arrow)

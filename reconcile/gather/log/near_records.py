@@ -34,15 +34,18 @@ def read(home: Home, segments: Iterable[str], schema: pa.Schema, ids: pa.Array |
 
     None where the files are elsewhere or not to be read, or where that would be more than is kept in memory.
     """
+    if ids is not None and not len(ids):
+        return schema.empty_table()
+    return tables(home, map(home.path, segments), schema, None if ids is None else _Wanted(ids))
+
+
+def tables(home: Home, folders: Iterable[str], schema: pa.Schema, wanted: _Wanted | None = None) -> pa.Table | None:
+    """Read the files of folders likewise."""
     import pyarrow as pa
 
     if not are_near(home):
         return None
-    if ids is not None and not len(ids):
-        return schema.empty_table()
-    wanted = None if ids is None else _Wanted(ids)
     with suppress(OSError, pa.ArrowException):  # Spark says what is wrong with them
-        folders = [home.path(name) for name in segments]
         listed = [f"{folder}/{each.name}" for folder in folders for each in home.files.list(folder)]
         files = [file for file in listed if file.endswith(".parquet")]
         found = [schema.empty_table()]

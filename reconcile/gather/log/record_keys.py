@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import Column  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
 
@@ -37,6 +38,17 @@ def encoded(id_text: Column, key_type: str) -> Column | None:
     if kind is KeyType.INT64:
         return f.unhex(f.lpad(f.hex(id_text.cast("bigint")), 16, "0"))
     return None
+
+
+def encoded_here(ids: pa.Array, key_type: str) -> pa.Array | None:
+    """Encode the same in this process."""
+    kind = KeyType(key_type)
+    if kind is KeyType.STRING:
+        return ids.cast(pa.binary())
+    if kind not in (KeyType.UUID_BYTES, KeyType.INT64):
+        return None
+    listed = (None if each is None else domain_key.encode(each, kind) for each in ids.to_pylist())
+    return pa.array(list(listed), pa.binary())
 
 
 def _decoded_by_schema(key: Column, values: ValueReader | None) -> Column:

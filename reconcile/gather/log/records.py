@@ -7,6 +7,8 @@ import json
 from dataclasses import astuple, dataclass, replace
 from typing import TypedDict, Unpack
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
 
@@ -138,6 +140,15 @@ class Derivation:
             f.col(c.RAW).isNull().alias(c.READABLE),
             *([c.HEADERS] if self.all_headers else []),
         )
+
+    def shown_here(self, stored: pa.Table) -> pa.Table:
+        """Build of stored columns that this process has KEY and READABLE as `shown` does; others stay."""
+        encoded = record_keys.encoded_here(stored.column(c.ID).combine_chunks(), self.key_type)
+        keys = stored.column(c.KEY)
+        found = stored.set_column(
+            stored.schema.get_field_index(c.KEY), c.KEY, keys if encoded is None else pc.coalesce(keys, encoded)
+        )
+        return found.append_column(c.READABLE, pc.is_null(stored.column(c.RAW)))
 
 
 def is_origin(topic: str) -> Column:

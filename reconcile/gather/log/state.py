@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
-from reconcile.gather.log import key_sample
+from reconcile.gather.log import key_sample, near_records
 from reconcile.gather.log.history_columns import (
     DELETES,
     ID,
@@ -37,6 +37,7 @@ from reconcile.workspace import handoff
 from reconcile.workspace.filesystem import literal
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
     from reconcile.gather.log.history import History
@@ -55,6 +56,15 @@ _NOTHING: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
+class Found:
+    """What a part is of some records."""
+
+    sums: Mapping[str, int]
+    rows: pa.Table
+    """Those that are kept."""
+
+
+@dataclass(frozen=True)
 class AggregatePart:
     """What is computed of each aggregate's records, and what is kept of it."""
 
@@ -69,6 +79,8 @@ class AggregatePart:
     """Sums over these rows, in Spark's SQL: whole numbers, to which each row adds its own."""
     kept: str = "true"
     """Which rows are kept, in Spark's SQL: few."""
+    here: Callable[[pa.Table], Found] | None = None
+    """The same of records that this process has; None where only Spark computes it."""
 
 
 @dataclass(frozen=True)
@@ -245,16 +257,41 @@ class KeptState:
             kept = before.model_copy(update={"segments": self._segments})
         else:
             _LOG.debug(f"{self.history.index.topic}: the log's {part.name} follow {change.records:,} records")
-            others = self._rows(part, shelf, before).join(change.ids, ID, "left_anti")
-            with local_frames.in_one_job(self.spark) if change.is_near else nullcontext():
-                gone = _summed(part, part.of(change.before))
-                sums = {
-                    _ROWS: before.rows - gone[_ROWS],
-                    **{name: before.sums[name] - gone[name] for name in part.sums},
-                }
-                kept = self._written(part, shelf, part.of(change.now), others, sums)
+            here = self._followed_here(part, shelf, before, change)
+            kept = here or self._followed(part, shelf, before, change)
         shelf.publish(self.history.index.generation, kept)
         return kept
+
+    def _followed(self, part: AggregatePart, shelf: Shelf[Kept], before: Kept, change: _Change) -> Kept:
+        others = self._rows(part, shelf, before).join(change.ids, ID, "left_anti")
+        with local_frames.in_one_job(self.spark) if change.here else nullcontext():
+            gone = _summed(part, part.of(change.before()))
+            return self._written(part, shelf, part.of(change.now()), others, _less(part, before, gone, gone[_ROWS]))
+
+    def _followed_here(self, part: AggregatePart, shelf: Shelf[Kept], before: Kept, change: _Change) -> Kept | None:
+        """Compute the same in this process; None where that cannot be."""
+        import pyarrow as pa
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        known = self._rows_here(part, shelf, before)
+        if change.here is None or part.here is None or known is None:
+            return None
+        gone, came = part.here(change.here.before), part.here(change.here.now)
+        others = known.filter(pc.invert(pc.is_in(known.column(ID), change.here.ids)))
+        rows = pa.concat_tables([others, came.rows.cast(known.schema)])
+        sums = _less(part, before, gone.sums, gone.rows.num_rows)
+        folder = self._new_folder(shelf)
+        self.history.home.files.mkdirs(f"{shelf.folder}/{folder}")
+        if rows.num_rows:
+            pq.write_table(rows, f"{shelf.folder}/{folder}/part-00000.parquet")
+        return Kept(
+            segments=self._segments,
+            rows=sums.pop(_ROWS) + came.rows.num_rows,
+            sums={name: sums[name] + came.sums[name] for name in part.sums},
+            folder=folder,
+            files=shelf.files(folder),
+        )
 
     def _change(self, before: Kept, stack: ExitStack) -> _Change | None:
         """Choose what to look at again; None where that is so much that all may be looked at."""
@@ -268,20 +305,20 @@ class KeptState:
             return None
         if not records:
             nothing = self._of(())
-            return _Change(0, nothing, nothing, nothing)
+            return _Change(0, nothing, lambda: nothing, lambda: nothing)
         common = [name for name in now if name in before.segments]
         if records <= _NEAR and (near := self._near_change(records, common, added, removed)) is not None:
             return near
         came, went = self._of(added), self._of(removed)
         ids = stack.enter_context(persisted(came.unionByName(went).where(f"{ID} is not null").select(ID).distinct()))
         stayed = stack.enter_context(persisted(self._of(common, ids)))
-        return _Change(records, ids, stayed.unionByName(went), stayed.unionByName(came))
+        return _Change(records, ids, lambda: stayed.unionByName(went), lambda: stayed.unionByName(came))
 
     def _near_change(
         self, records: int, common: Collection[str], added: Collection[str], removed: Collection[str]
     ) -> _Change | None:
         """Look at it in this process, where the files are near."""
-        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow as pa
 
         came, went = (self.history.near(segments, columns=_STORED) for segments in (added, removed))
         if came is None or went is None:
@@ -291,20 +328,36 @@ class KeptState:
         if stayed is None:
             return None
 
-        def frame(others: pa.Table) -> DataFrame:
-            return self.history.of_table(self.spark, pa.concat_tables([stayed, others])).select(*_READ)
-
         listed = local_frames.of_table(self.spark, pa.table({ID: ids}), f"{ID} string")
-        return _Change(records, listed, frame(went), frame(came), is_near=True)
+        stored = [pa.concat_tables([stayed, others]) for others in (went, came)]
+
+        def frame(of: pa.Table) -> DataFrame:
+            return self.history.of_table(self.spark, of).select(*_READ)
+
+        here = _Here(ids, *map(self.history.derivation.shown_here, stored))
+        return _Change(records, listed, lambda: frame(stored[0]), lambda: frame(stored[1]), here)
 
     def _of(self, segments: Collection[str], ids: DataFrame | None = None) -> DataFrame:
         return self.history.records(self.spark, ids, segments).select(*_READ)
 
     def _rows(self, part: AggregatePart, shelf: Shelf[Kept], kept: Kept) -> DataFrame:
-        if not kept.rows:
-            return self.spark.createDataFrame([], part.columns)
+        if (here := self._rows_here(part, shelf, kept)) is not None:
+            return local_frames.of_table(self.spark, here, part.columns)
         path = literal(self.history.home.files.uri(f"{shelf.folder}/{kept.folder}"))
         return self.spark.read.schema(part.columns).parquet(path)
+
+    def _rows_here(self, part: AggregatePart, shelf: Shelf[Kept], kept: Kept) -> pa.Table | None:
+        """Read the rows into this process; None where the files are elsewhere, or the rows too many."""
+        schema = local_frames.arrow_schema(part.columns)
+        if not kept.rows:
+            return schema.empty_table()
+        if kept.rows > local_frames.MOST:
+            return None
+        return near_records.tables(self.history.home, [f"{shelf.folder}/{kept.folder}"], schema)
+
+    def _new_folder(self, shelf: Shelf[Kept]) -> str:
+        self.history.home.files.mkdirs(f"{shelf.folder}/rows")
+        return f"rows/{self.history.index.generation:08d}-{uuid4().hex[:12]}"
 
     def _written(
         self,
@@ -318,18 +371,26 @@ class KeptState:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        folder = f"rows/{self.history.index.generation:08d}-{uuid4().hex[:12]}"
         observation = Observation()
         observed = rows.observe(observation, *(f.expr(each).alias(name) for name, each in _sums(part).items()))
         kept = observed.where(part.kept).select(*_names(part))
         whole = kept if others is None else kept.unionByName(others.select(*_names(part)))
+        folder = self._new_folder(shelf)
         files, path = self.history.home.files, f"{shelf.folder}/{folder}"
-        files.mkdirs(f"{shelf.folder}/rows")
         whole.write.parquet(files.uri(path))
         files.restrict(path)
         seen = {name: sums.get(name, 0) + int(found or 0) for name, found in observation.get.items()}
         count, listed = seen.pop(_ROWS), shelf.files(folder)
         return Kept(segments=self._segments, rows=count, sums=seen, folder=folder, files=listed)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A change whose records this process has."""
+
+    ids: pa.Array
+    before: pa.Table
+    now: pa.Table
 
 
 @dataclass(frozen=True)
@@ -339,11 +400,16 @@ class _Change:
     records: int
     ids: DataFrame
     """Whose records."""
-    before: DataFrame
+    before: Callable[[], DataFrame]
     """The records of these ids before."""
-    now: DataFrame
-    is_near: bool = False
-    """Whether they are in this process."""
+    now: Callable[[], DataFrame]
+    here: _Here | None = None
+    """The same, if this process has it."""
+
+
+def _less(part: AggregatePart, before: Kept, gone: Mapping[str, int], rows: int) -> dict[str, int]:
+    """Compute what is left of the sums, and of the rows, without what is gone."""
+    return {_ROWS: before.rows - rows, **{name: before.sums[name] - gone[name] for name in part.sums}}
 
 
 def _sums(part: AggregatePart) -> dict[str, str]:

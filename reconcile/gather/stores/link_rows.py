@@ -14,12 +14,10 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 from reconcile.domain.canonical import CanonicalType, Layout
 from reconcile.gather.stores import canonical_columns, digest, postgres_store, row_columns, spark_store
 from reconcile.gather.stores.digest import NO_ID, DigestReading, Mode, OtherServer, Server, Side
-from reconcile.gather.stores.postgres_store import PostgresParts, PostgresStore
+from reconcile.gather.stores.postgres_store import IDS_AT_ONCE, PostgresParts, PostgresStore
 from reconcile.gather.stores.session import StoreSession, open_session
 from reconcile.gather.stores.spark_store import SparkStore
 from reconcile.spark import local_frames
-
-_AT_ONCE = 5000
 
 
 class LinkRows(Protocol):
@@ -95,9 +93,9 @@ class PostgresRows:
         """Read them with as many tasks as the table is worth."""
         return self.store.frame(spark, self.parts(buckets).statements(self.store.limits.readers))
 
-    def parts(self, buckets: Sequence[int] | None = None) -> PostgresParts:
-        """Choose all rows, or those in some buckets, to be read later."""
-        return PostgresParts(self.store, self.session, self.reading, buckets)
+    def parts(self, buckets: Sequence[int] | None = None, ids: Sequence[str] | None = None) -> PostgresParts:
+        """Choose all rows, or those in some buckets or of some ids, to be read later."""
+        return PostgresParts(self.store, self.session, self.reading, buckets, ids)
 
     def among(self, ids: DataFrame) -> DataFrame:
         """Read them by the tasks that hold the ids, so that no process holds them all; of local ids right here."""
@@ -111,8 +109,8 @@ class PostgresRows:
                 session.run(sql.SQL(digest.FORMATS))
                 for wanted in batches:
                     listed = [each for each in wanted if each is not None]
-                    starts = range(0, len(listed), _AT_ONCE)
-                    statements = [digest.rows(reading, ids=listed[start : start + _AT_ONCE]) for start in starts]
+                    starts = range(0, len(listed), IDS_AT_ONCE)
+                    statements = [digest.rows(reading, ids=listed[start : start + IDS_AT_ONCE]) for start in starts]
                     if len(listed) < len(wanted):
                         statements.append(digest.rows(reading, [NO_ID]))
                     for statement in statements:

@@ -22,6 +22,7 @@ from reconcile.settings.connections import StoreLimits
 from reconcile.settings.urls import PostgresUrl
 
 FETCH_SIZE = 10_000
+IDS_AT_ONCE = 5000
 _LIMITS = StoreLimits()
 # A task costs a third of a second before its first row: connecting, planning, opening a file.
 _PART_BLOCKS = 8192
@@ -95,6 +96,8 @@ class PostgresParts:
     reading: DigestReading
     buckets: Sequence[int] | None = None
     """Only those in some buckets; None for all."""
+    ids: Sequence[str] | None = None
+    """Only those of some ids; None for all."""
     stopped_by: list[BaseException] = field(default_factory=list)
     """Why the reading ends before its end."""
 
@@ -104,7 +107,10 @@ class PostgresParts:
         return row_columns.names(len(self.reading.form.fields))
 
     def statements(self, most: int | None = None) -> list[str]:
-        """Build statements that read them in parts, `most` at most."""
+        """Build statements that read them in parts: `most` at most, unless some ids are asked for."""
+        if self.ids is not None:
+            some = (self.ids[start : start + IDS_AT_ONCE] for start in range(0, len(self.ids), IDS_AT_ONCE))
+            return [self.session.whole_text(digest.rows(self.reading, ids=each)) for each in some]
         parts = _parts(self.session, self.reading, _PART_BLOCKS if self.buckets is None else _SIFTED_BLOCKS, most)
         return [self.session.whole_text(digest.rows(self.reading, self.buckets, where=part)) for part in parts]
 
