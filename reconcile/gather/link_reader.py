@@ -114,7 +114,7 @@ class LinkReader:
         source = self.rows[0]
         if isinstance(store, OpenPostgres):
             assert isinstance(source, PostgresRows)
-            return store.frame(self.spark, changed_rows.statement(source.reading, column, instant))
+            return changed_rows.of_postgres(self.spark, store, source.reading, column, instant)
         side = source_side(self.contract, self.consumer)
         if isinstance(store, SparkStore):
             return changed_rows.by_spark(self.spark, store, side, column, instant)

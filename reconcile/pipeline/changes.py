@@ -28,6 +28,7 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.since import OVERLAP, FullInstead, PastRun, changed_only, choose_run
+from reconcile.spark import local_frames
 from reconcile.workspace.manifest import DamagedArtifactError
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
@@ -108,15 +109,15 @@ def past_runs(place: Workspace, aggregate: str, but: str) -> list[PastRun]:
     return found
 
 
-def changed_ids(job: Job, basis: Basis, records: DataFrame, readers: Mapping[str, LinkReader]) -> DataFrame:
+def changed_ids(job: Job, basis: Basis, of_log: DataFrame, readers: Mapping[str, LinkReader]) -> DataFrame:
     """Build the ids that may have changed since the basis, each once, and which of them are looked at closely.
 
-    `records` are the log's since then. What is parked and what waits in the outbox stands in the run already.
+    `of_log` are those of the log's records since then. What is parked, or waits in the outbox, is in the run already.
     """
     from pyspark.sql import functions as f
 
     run, spark, since = job.run, job.spark, basis.fence.opened_at - OVERLAP
-    found = [records.select(ID)]
+    found = [of_log]
     for name in readers:
         parked = run.parquet(parked_records(name), spark)
         found.append(parked.where(f.col("resolved").isNull() | (f.col("at") >= f.lit(since))).select(ID))
@@ -129,7 +130,7 @@ def changed_ids(job: Job, basis: Basis, records: DataFrame, readers: Mapping[str
         found.append(rows.select(f.col(row_columns.ID).alias(ID)))
     links = [job.contract.link(each) for each in job.consumers]
     findings = basis.run.parquet(FINDINGS, spark).where(f.col("link").isin(*links))
-    still_open = spark.createDataFrame([(each,) for each in record.open_findings(job, links)], f"{ID} string")
+    still_open = local_frames.of_rows(spark, [(each,) for each in record.open_findings(job, links)], f"{ID} string")
     closely = [findings.select(f.col("aggregate_id").alias(ID)), still_open]
     marked = [_union(some).withColumn(CLOSELY, f.lit(mark)) for some, mark in ((found, False), (closely, True))]
     known = _union(marked).where(f.col(ID).isNotNull())

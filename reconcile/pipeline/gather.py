@@ -113,7 +113,7 @@ class _Gathering:
             return history
         records = history.records_from(job.spark, begins)
         with next(iter(readers.values())).reading():
-            changed = changes.changed_ids(job, basis, records, readers)
+            changed = changes.changed_ids(job, basis, history.ids_from(job.spark, begins), readers)
             if self.looking.scope.kind == "changed":
                 self._settle(changed, records, begins)
             if self.looking.scope.kind == "full" and self.looking.scope.after:

@@ -61,13 +61,13 @@ def is_plan_of_rows(frame: DataFrame) -> bool:
     return _name(_optimized(frame)) == "LocalRelation"
 
 
-def rows_in_plan(frame: DataFrame) -> int | None:
-    """Count the rows that stand in a frame's optimized plan; None where it reads any others."""
+def values_in_plan(frame: DataFrame) -> int | None:
+    """Count the values of the rows that stand in a frame's optimized plan; None where it reads any others."""
     leaves, count = _optimized(frame).collectLeaves(), 0
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
         if _name(leaf) == "LocalRelation":
-            count += int(leaf.data().size())
+            count += int(leaf.data().size()) * int(leaf.output().size())
         elif _name(leaf) != "OneRowRelation":
             return None
     return count

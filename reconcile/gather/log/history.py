@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Unpack
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession  # noqa: TID253
 from pyspark.sql import functions as f  # noqa: TID253
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: TID253
@@ -26,7 +27,7 @@ from pyspark.sql.types import StructType  # noqa: TID253
 from reconcile.contract.model import Topic
 from reconcile.errors import RefusedError
 from reconcile.gather.log import near_records
-from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, by_partition
+from reconcile.gather.log.history_columns import ID, ID_HASH, OFFSET, PARTITION, by_partition
 from reconcile.gather.log.index import Index, LogState, Range, extended, plan_extension
 from reconcile.gather.log.records import Derivation, DerivationOptions
 from reconcile.gather.log.segment import ReadFailedError, TopicSource, write_segment
@@ -100,13 +101,26 @@ class History:
 
     def records_from(self, spark: SparkSession, begins: Mapping[int, int]) -> DataFrame:
         """Read the records at or past offsets by partition, of those segments alone that hold such records."""
-        held = [
+        newer = self._stored(spark, self._reaching(begins)).where(f.col(OFFSET) >= by_partition(begins))
+        return self.derivation.shown(newer, self.index.topic)
+
+    def ids_from(self, spark: SparkSession, begins: Mapping[int, int]) -> DataFrame:
+        """Read the ids of these records, each once and NULL too; a local frame where the files are near."""
+        near = self.near(self._reaching(begins), columns=(ID, PARTITION, OFFSET))
+        if near is None:
+            return self.records_from(spark, begins).select(ID).distinct()
+        starts = pa.table({PARTITION: pa.array(begins, pa.int32()), "start": pa.array(begins.values(), pa.int64())})
+        newer = near.join(starts, PARTITION, join_type="inner")
+        found = newer.filter(pc.greater_equal(newer.column(OFFSET), newer.column("start"))).column(ID).unique()
+        return local_frames.of_table(spark, pa.table({ID: found}), f"{ID} string")
+
+    def _reaching(self, begins: Mapping[int, int]) -> list[str]:
+        """List the segments that hold records at or past offsets by partition."""
+        return [
             segment.name
             for segment in self.index.segments
             if any(part.end > begins[number] for number, part in segment.partitions.items() if number in begins)
         ]
-        newer = self._stored(spark, held).where(f.col(OFFSET) >= by_partition(begins))
-        return self.derivation.shown(newer, self.index.topic)
 
     def _stored(self, spark: SparkSession, segments: Iterable[str]) -> DataFrame:
         paths = [literal(self.home.uri(name)) for name in segments]

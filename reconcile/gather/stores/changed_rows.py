@@ -15,12 +15,30 @@ from psycopg2 import sql
 from reconcile.domain.canonical import Layout, agreed_layout
 from reconcile.gather.stores import canonical_columns, digest, row_columns, spark_store
 from reconcile.gather.stores.digest import DigestReading, Side
+from reconcile.spark import local_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from reconcile.gather.stores.mariadb.rows import MariaStore
+    from reconcile.gather.stores.postgres_store import OpenPostgres
     from reconcile.gather.stores.spark_store import FrameStore
+
+
+_FEW = 200_000
+"""So many ids are read by this process."""
+
+
+def of_postgres(
+    spark: SparkSession, store: OpenPostgres, reading: DigestReading, column: str, since: datetime
+) -> DataFrame:
+    """Read them of a Postgres, as a local frame unless they are many."""
+    wanted = statement(reading, column, since)
+    few = store.session.rows(sql.SQL("{} limit {}").format(wanted, sql.Literal(_FEW + 1)))
+    if len(few) > _FEW:
+        return store.frame(spark, wanted)
+    schema = row_columns.schema(0)
+    return local_frames.of_rows(spark, few, schema)
 
 
 def statement(reading: DigestReading, column: str, since: datetime) -> sql.Composed:

@@ -175,6 +175,9 @@ def test_records_from_some_offsets_on(world: LogWorld) -> None:
         world.produce(*((f"k{turn}{i}", event(i)) for i in range(4)), partition=turn % 2)
         history = world.extend()
     newer = history.records_from(world.spark, {0: 6, 1: 4})
+    assert {row["id"] for row in newer.collect()} == {
+        row["id"] for row in history.ids_from(world.spark, {0: 6, 1: 4}).collect()
+    }
     assert [(0, 6), (0, 7)] == sorted((row["partition"], row["offset"]) for row in newer.collect())
     assert 1 == len({name.split("/segments/")[1].split("/")[0] for name in newer.inputFiles()})
     assert 0 == history.records_from(world.spark, {0: 8, 1: 4}).count()
