@@ -36,7 +36,7 @@ test: setup jars/.lakes check ## all of `check`, and all other tests, against a 
 
 .PHONY: test-example
 test-example: setup ## the examples as tests; they fetch 75 MB more, and take minutes
-	$(PYTEST) -q $(EXAMPLES)
+	$(PYTEST) -q -n 2 $(EXAMPLES)
 
 .PHONY: coverage
 coverage: setup ## all of `test`, with the lines that it reaches: at least 90 % of all, 98 % of the domain

@@ -124,7 +124,9 @@ class Nights:
         self._run("id", contract, "--id", self._id)
         measure("trace", self._reconcile("trace", contract, self._id))
         measure("fence", self._reconcile("fence", contract))
-        measure("doctor", self._reconcile("doctor", contract), codes=(0, 1))
+        for key in ("doctor", "doctor_again"):
+            measure(key, self._reconcile("doctor", contract), codes=(0, 1))
+        self._run("unchanged", contract)
         self._run("full", contract, "--mode", "full")
         self._run("few", str(self._world.contract("few", self.few)))
         bootstrap, folder = self._world.lab.bootstrap, self._world.folder / "history"
