@@ -129,6 +129,7 @@ def run(context: click.Context, /, **given: Any) -> None:
     if wanted.as_json:
         more = _repair_output(wanted.apply, repaired, failure)
         if quality is not None:
+            quality = quality_result(checked, repaired) or quality
             more["quality"] = FailedExpectations(success=not quality.stopping, failed=quality.failed)
         print_json(RunOutput(**_audited(job, summary, report.path, code), **more))
         _say_unread(summary)

@@ -103,12 +103,14 @@ def _of_link(
         "frequent": max(tolerated, consumer.repair.max_ratio) if job.scope.whole else 1.0,
         "columns": quality_frames.columns(consumer),
     }
+    shown = [field.name for field in consumer.fields if not field.sensitive]
     versions = {"source": job.contract.source.version_column, "copy": consumer.version}
     suites = [load_suite(committed("expectations", f"{name}.json")) for name in COMMITTED]
     checked = []
     for suite, frame in [*suites, *_own(job, consumer)]:
         parameters = {**known, "versioned": 1.0 if versions.get(frame) else 0.0}
-        checked += check(context, suite, frames[frame], parameters, summary.link)
+        may_show = shown if frame in ("copy", "source") else ()
+        checked += check(context, suite, frames[frame], parameters, summary.link, may_show)
     return checked
 
 

@@ -256,6 +256,8 @@ class Expectation:
     """What was raised in place of an answer."""
     stops: bool
     """Whether nothing may be repaired because of it; drift stops nothing, for it is what repair is for."""
+    words: str
+    """What it found, in the words of the data."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,8 @@ class QualityResult:
 
     total: int
     passed: int
+    repaired: int
+    """How many failed before the repair and no longer do."""
     failed: tuple[Expectation, ...]
     read: tuple[Count, ...]
     """How many rows were read for them, by what they are of: in the mode `digest` those of buckets that differ."""
