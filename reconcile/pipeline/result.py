@@ -21,7 +21,7 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.pipeline.scope import scope_of
 from reconcile.pipeline.shown_findings import Showing
-from reconcile.pipeline.trend import trends
+from reconcile.pipeline.trend import distributions_of, trends
 from reconcile.pipeline.verdict import exit_code_with, level_of, level_with, verdict
 from reconcile.quality.gate import ABOUT_FINDINGS, OF_DRIFT, closes, unmet
 from reconcile.quality.suites import Checked
@@ -76,6 +76,7 @@ def report_of(
         shown=showing.shown(counts.most_affected(), moments=MOMENTS),
         repair=None if repairs is None else repairs.result(),
         quality=quality_result(run.read_if_there(Quality), verified),
+        distributions=distributions_of(settings, contract, run) if contract is not None else (),
         trends=over_time,
         notes=(
             *_kind(summary),

@@ -279,6 +279,36 @@ class QualityResult:
 
 
 @dataclass(frozen=True)
+class MeasuredPoint:
+    """What a distribution was in one run."""
+
+    run_id: str
+    at: IsoTime
+    level: float
+    """The number of rows, the share of missing values, or the median."""
+    spread: tuple[float, float] | None = None
+    """Of numbers: between which two of them four of five lie."""
+    shares: Mapping[str, float] | None = None
+    """Of values that many rows share: the share of each."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measure of the distribution of a field, over the nights."""
+
+    link: str
+    field: str | None
+    """None for the number of rows."""
+    measure: Literal["rows", "missing", "values"]
+    said: str
+    """Where it is, and what was usual."""
+    drifted: bool
+    """Whether it has moved farther than the contract lets pass."""
+    points: tuple[MeasuredPoint, ...]
+    """Oldest first; the last is the run's."""
+
+
+@dataclass(frozen=True)
 class Selection:
     """The part of the aggregates and copies that was requested of a run."""
 
@@ -322,6 +352,8 @@ class Report:
     """None as long as no plan was made."""
     quality: QualityResult | None
     """None as long as no expectations were checked."""
+    distributions: tuple[Measured, ...]
+    """How the values were distributed up to this run; none where that is not kept."""
     trends: tuple[Trend, ...]
     notes: tuple[str, ...]
     """What a reader should know of the report itself."""
