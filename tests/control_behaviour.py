@@ -48,6 +48,7 @@ from reconcile.control.run_record import Drift, LinkFigures, RunRecord, link_fig
 from reconcile.control.store import ControlStore, open_control
 from reconcile.control.tables import tables
 from reconcile.domain.approval import REQUEST_TOPIC, Actor
+from reconcile.domain.distribution import Distribution, FieldDistribution, Side
 from reconcile.errors import RefusedError
 from reconcile.settings.settings import Settings
 
@@ -886,6 +887,31 @@ class RequestsBehaviour:
         assert [f"q{number:02}" for number in range(12)] == sorted(each.id for each in claimed if each)
 
 
+class DistributionsBehaviour:
+    """How values were distributed, run by run."""
+
+    def test_what_is_recorded_is_read_up_to_a_run(self, control: ControlStore) -> None:
+        """The newest of those that began before it and itself, oldest first; the last word of a run counts."""
+        begin(control, "r1", "r2", "r3", "r4")
+        fields = FieldDistribution("a", 0.5, (1.0, 2.5), None), FieldDistribution("b", 0.0, None, {"x": 0.25})
+        sides: dict[Side, Distribution] = {"source": Distribution(7, 5, fields), "copy": Distribution(8, 5, ())}
+        control.distributions.record("r1", LINK, sides)
+        control.distributions.record("r2", LINK, {"source": Distribution(1, 1, ())})
+        for each in ("r2", "r4"):
+            control.distributions.record(each, LINK, sides)
+        control.distributions.record("r3", "user-account/billing", sides)
+        assert [("r1", sides), ("r2", sides)] == [
+            (each.run_id, each.sides) for each in control.distributions.until(LINK, "r3", 9)
+        ]
+        assert ["r2", "r4"] == [each.run_id for each in control.distributions.until(LINK, "r4", 2)]
+        assert [] == control.distributions.until(LINK, "r9", 2)
+
+    def test_a_run_that_has_not_begun_is_told(self, control: ControlStore) -> None:
+        """As for anything that is recorded of a run."""
+        with pytest.raises(RunNotBegunError):
+            control.distributions.record("r9", LINK, {})
+
+
 class RetentionBehaviour:
     """What goes out of the store."""
 
@@ -894,11 +920,12 @@ class RetentionBehaviour:
         begin(control, "r1", "r2")
         control.findings.record("r1", LINK, sightings("a", "b"), complete=True)
         control.findings.record("r2", LINK, sightings("b"), complete=True)
+        control.distributions.record("r1", LINK, {"copy": Distribution(1, 1, ())})
         control.approvals.keep("r1", "p", ALICE)
         control.requests.queue("q1", "user-account", ["a"])
         control.requests.finish("q1", "r1")
         control.requests.queue("q2", "user-account", ["a"])
-        expected = {"finding": 1, "request": 1, "correction": 0, "drift": 1, "approval": 1, "run": 1}
+        expected = {"finding": 1, "request": 1, "correction": 0, "drift": 1, "distribution": 1, "approval": 1, "run": 1}
         for dry_run in (True, False):
             assert expected == control.retention.prune(timedelta(), {"r2"}, 0, dry_run=dry_run)
         assert {"b"} == control.findings.seen(LINK, ["a", "b"]).keys()
@@ -1046,5 +1073,5 @@ class MigrationBehaviour:
         with engine.begin() as connection:
             connection.execute(text("insert into schema_migration values (99, 'later', '2026-01-01 00:00:00.000000')"))
         engine.dispose()
-        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 7"):
+        with pytest.raises(NewerSchemaError, match="has the schema 99, and this program knows 8"):
             open_control(settings()).__enter__()

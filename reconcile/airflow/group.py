@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, task, task_group
+from airflow.sdk import Asset, BaseNotifier, task, task_group
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from reconcile.airflow.installation import installation
 from reconcile.airflow.notifier import AlertNotifier
-from reconcile.airflow.operators import PlanApproval, RunReport, StageApplication
+from reconcile.airflow.operators import AUDITING, REPAIRING, PlanApproval, RunReport, StageApplication
 from reconcile.airflow.review import read_failed_gate, read_review, unrepaired
 from reconcile.airflow.scheduled_run import ScheduledRun
 from reconcile.errors import RefusedError
@@ -32,21 +33,22 @@ ANSWER_WITHIN = timedelta(hours=20)
 
 
 @task_group
-def reconciliation(scheduled_run: Any) -> None:
-    """Audit one contract, and repair it once a person approves."""
-    stages = ("gather", "audit", "quality", "plan")
-    audited = StageApplication(task_id="audit", scheduled_run=scheduled_run, stages=stages)
+def reconciliation(scheduled_run: Any, notifiers: Sequence[BaseNotifier] = ()) -> None:
+    """Audit one contract, and repair it once a person approves; `notifiers` are told of each incident once."""
+    audited = StageApplication(task_id="audit", scheduled_run=scheduled_run, stages=AUDITING)
     gated, planned, checked = quality(scheduled_run), plan(scheduled_run), verify(scheduled_run)
     decision = PlanApproval(task_id="approve", plan=planned, defaults="Reject", response_timeout=ANSWER_WITHIN)
     applied = StageApplication(
         task_id="apply",
         scheduled_run=scheduled_run,
-        stages=("apply", "verify"),
+        stages=REPAIRING,
         plan=planned,
         decision=decision.output,
     )
     # A teardown: a report that succeeds does not turn the failure before it into a success.
-    report = RunReport(task_id="report", scheduled_run=scheduled_run, outlets=[REPORT]).as_teardown()
+    report = RunReport(
+        task_id="report", scheduled_run=scheduled_run, notifiers=notifiers, outlets=[REPORT]
+    ).as_teardown()
     audited >> gated >> planned >> decision >> applied >> checked >> report
 
 

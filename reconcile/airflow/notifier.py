@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 from urllib.error import URLError
 
@@ -16,6 +18,7 @@ CONNECTION = "reconcile_alerts"
 
 _SECONDS = 10
 _LONGEST = 1000
+_LINES = 10
 
 
 class AlertNotifier(BaseNotifier):
@@ -34,6 +37,39 @@ class AlertNotifier(BaseNotifier):
             _send(message)
         except (URLError, OSError) as error:
             self.log.error("the alert could not be sent to the connection %s: %s", CONNECTION, type(error).__name__)
+
+
+def tell(figures: Mapping[str, Any], notifiers: Sequence[BaseNotifier], context: Context) -> None:
+    """Send the alerts of a run as one incident: to the log and the webhook, and to other notifiers.
+
+    Theirs are templates, in which `incident` is what incident_of builds.
+    """
+    if not figures["alerts"]:
+        return
+    AlertNotifier(figures["alerts"])(context)
+    incident = incident_of(figures)
+    for each in notifiers:
+        try:
+            copy(each)({**context, "incident": incident})
+        except Exception as error:  # noqa: BLE001 - whatever a notifier raises, the run has ended as it has
+            logging.getLogger(__name__).error(
+                "%s did not take the alert: %s", type(each).__name__, type(error).__name__
+            )
+
+
+def incident_of(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Build one incident out of a run's alerts: its `key` is the same each night, so that a pager groups them."""
+    kinds = dict.fromkeys(each["kind"] for each in figures["alerts"])
+    lines = [each["message"] for each in figures["alerts"]]
+    more = [f"and {len(lines) - _LINES} more"] if len(lines) > _LINES else []
+    return {
+        "key": f"reconcile/{figures['contract']}",
+        "title": f"{figures['contract']}: {figures['verdict']}"[:_LONGEST],
+        "text": "\n".join([*lines[:_LINES], *more])[:_LONGEST],
+        "severity": "warning" if set(kinds) == {"drift"} else "error",
+        "kinds": ", ".join(kinds),
+        "run_id": figures["run_id"],
+    }
 
 
 def message_of(alerts: Sequence[Mapping[str, str]], context: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseNotifier, BaseOperator, Context
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -19,12 +20,23 @@ from airflow.sdk.exceptions import (
 from reconcile.airflow import spark_provider, submission
 from reconcile.airflow.installation import POOL, installation
 from reconcile.airflow.link import ReportLink
-from reconcile.airflow.notifier import AlertNotifier
-from reconcile.airflow.review import APPROVE, keep_approval, not_applied, write_report
-from reconcile.airflow.scheduled_run import ScheduledRun, other_holder
-from reconcile.errors import RefusedError
+from reconcile.airflow.notifier import tell
+from reconcile.airflow.review import (
+    APPROVE,
+    keep_approval,
+    not_applied,
+    read_failed_gate,
+    read_review,
+    read_unrepaired,
+    write_report,
+)
+from reconcile.airflow.scheduled_run import ScheduledRun, other_holder, requester_of, run_id_of
+from reconcile.contract.model import load_contract
+from reconcile.errors import ReconcileError, RefusedError
 
 REFUSED = 2
+AUDITING, REPAIRING = ("gather", "audit", "quality", "plan"), ("apply", "verify")
+"""The stages of the two Spark applications of a contract."""
 _LOOK_AGAIN = timedelta(minutes=1)
 
 
@@ -72,6 +84,116 @@ class StageApplication(SparkSubmitOperator):
             raise
 
 
+class ReconcileOperator(StageApplication):
+    """Reconciles one contract in one task, in any team's DAG, and returns the figures of its report.
+
+    `contract` is a file, or the name of one in the installation's folder. With `apply` corrections are emitted and
+    verified; a contract that wants a person's approval is refused then, as one task cannot ask: use the task group
+    `reconcile.airflow.group.reconciliation`. With `fail_on_drift` the task fails where drift beyond tolerance is left,
+    so that what comes behind it does not build on it.
+
+    `notifiers` are told of each incident once: all that is wrong with the run, as `incident` in their templates.
+    """
+
+    template_fields = ("contract", "consumers", "ids", "mode", "apply", *StageApplication.template_fields)
+
+    def __init__(
+        self,
+        *,
+        contract: str,
+        consumers: Sequence[str] = (),
+        ids: Sequence[str] = (),
+        mode: str = "auto",
+        apply: bool = False,
+        incremental: bool = False,
+        max_corrections: int | None = None,
+        max_ratio: float | None = None,
+        fail_on_drift: bool = False,
+        notifiers: Sequence[BaseNotifier] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(scheduled_run=None, stages=AUDITING, **kwargs)
+        self.contract, self.consumers, self.ids, self.mode = contract, consumers, ids, mode
+        self.apply, self.incremental, self.fail_on_drift = apply, incremental, fail_on_drift
+        self.max_corrections, self.max_ratio, self.notifiers = max_corrections, max_ratio, notifiers
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Audit, repair where that is asked for, and report in any case; fail where the data cannot be trusted."""
+        scheduled_run = self._scheduled(context)
+        self.scheduled_run = scheduled_run.data()
+        try:
+            self._perform(AUDITING, context)
+            failed = read_failed_gate(scheduled_run)
+            if self.apply and not failed:
+                failed = self._repair(scheduled_run, context)
+        finally:
+            figures = self._report(scheduled_run, context)
+        if figures is None:
+            raise AirflowFailException(f"{scheduled_run.run_id}: nothing was audited; its log says why")
+        if self.fail_on_drift:
+            failed += [each["message"] for each in figures["alerts"] if each["kind"] == "drift"]
+        if failed:
+            raise AirflowFailException("\n".join(failed))
+        return figures
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002
+        """Build what the run says of its tables, for OpenLineage; None where its provider is not installed."""
+        from reconcile.airflow.lineage import lineage_of
+
+        return lineage_of(ScheduledRun.of(self.scheduled_run))
+
+    def _scheduled(self, context: Context) -> ScheduledRun:
+        place, run, task = installation(), context["dag_run"], context["ti"]
+        try:
+            named = self.contract.endswith((".yaml", ".yml"))
+            file = Path(self.contract) if named else place.contract_file(self.contract)
+            contract = load_contract(file)
+        except ReconcileError as error:
+            raise AirflowFailException(str(error)) from None
+        waiting = [each.name for each in contract.consumers if each.repair.approval != "none"]
+        if self.apply and waiting:
+            raise AirflowFailException(
+                f"{file}: a person approves corrections of {', '.join(waiting)}, and one task cannot ask: use the task"
+                " group reconcile.airflow.group.reconciliation, or say `approval: none`"
+            )
+        return ScheduledRun(
+            str(file),
+            run_id_of(file, run.dag_id, run.run_id, run.run_after, f"{task.task_id}[{task.map_index}]"),
+            consumers=tuple(self.consumers),
+            ids=tuple(self.ids),
+            incremental=self.incremental,
+            mode=self.mode,  # type: ignore[arg-type]
+            apply=bool(self.apply),
+            max_corrections=self.max_corrections,
+            max_ratio=self.max_ratio,
+            requester=requester_of(run),
+        )
+
+    def _perform(self, stages: Sequence[str], context: Context) -> None:
+        self.stages = tuple(stages)
+        super().execute(context)
+
+    def _repair(self, scheduled_run: ScheduledRun, context: Context) -> list[str]:
+        """Apply the plan and verify it, unless there is a reason not to; return what failed."""
+        self.plan = read_review(scheduled_run)
+        if self.plan["skipped"] is not None:
+            self.log.info("nothing is applied: %s", self.plan["skipped"])
+            return []
+        self._perform(REPAIRING, context)
+        return read_unrepaired(scheduled_run)
+
+    def _report(self, scheduled_run: ScheduledRun, context: Context) -> dict[str, Any] | None:
+        try:
+            figures = write_report(scheduled_run)
+        except RefusedError as error:
+            self.log.warning("there is nothing to report: %s", error)
+            return None
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = figures
+        tell(figures, self.notifiers, context)
+        return figures
+
+
 class PlanApproval(ApprovalOperator):
     """Asks a person to approve a plan, and keeps who did; a plan that needs no approval is answered at once."""
 
@@ -105,9 +227,16 @@ class RunReport(BaseOperator):
     template_fields = ("scheduled_run",)
     operator_extra_links = (ReportLink(),)
 
-    def __init__(self, *, scheduled_run: Any, **kwargs: Any) -> None:
+    def __init__(self, *, scheduled_run: Any, notifiers: Sequence[BaseNotifier] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scheduled_run: Mapping[str, Any] = scheduled_run
+        self.notifiers = notifiers
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002
+        """Build what the run says of its tables, for OpenLineage; None where its provider is not installed."""
+        from reconcile.airflow.lineage import lineage_of
+
+        return lineage_of(ScheduledRun.of(self.scheduled_run))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report and return its figures; skip a run that was not audited."""
@@ -117,6 +246,5 @@ class RunReport(BaseOperator):
             raise AirflowSkipException(f"there is nothing to report: {error}") from None
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = figures
-        if figures["alerts"]:
-            AlertNotifier(figures["alerts"])(context)
+        tell(figures, self.notifiers, context)
         return figures

@@ -56,6 +56,14 @@ def read_review(scheduled_run: ScheduledRun) -> dict[str, Any]:
         return review(scheduled_run, run.read(Plan), numbers)
 
 
+def read_unrepaired(scheduled_run: ScheduledRun) -> list[str]:
+    """Read on which links corrections failed."""
+    from reconcile.pipeline.handoffs import Verified
+
+    with installation().run(scheduled_run.run_id) as (_, run, _settings):
+        return unrepaired(run.read(Verified))
+
+
 def write_report(scheduled_run: ScheduledRun) -> dict[str, Any]:
     """Write a run's report; return its figures and alerts.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from reconcile.cli import options
+from reconcile.cli.ci import Ci, Outcome, of_error, told
 from reconcile.cli.output import print_json
 from reconcile.config.yamlfile import KeyPath, path_text
 from reconcile.contract.model import Contract, StashTable, json_schema, load_contract
@@ -33,43 +35,34 @@ def contract() -> None:
 
 
 @contract.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.config
 @options.workspace
 @options.as_json
+@told
 @click.pass_context
-def check(context: click.Context, file: Path, config: Path | None, workspace: str | None, as_json: bool) -> None:
-    """Check the contract FILE. Exits 0 if it is valid, also with warnings, and 2 if not.
+def check(
+    context: click.Context, files: tuple[Path, ...], config: Path | None, workspace: str | None, as_json: bool, ci: Ci
+) -> None:
+    """Check the contracts in each FILE. Exits 0 if they are valid, also with warnings, and 2 if not.
 
     With --config, also check that the settings have the connections that it names, and that its SQL calls only what
     Spark, or a database behind JDBC, may be asked for.
     """
+    if as_json and len(files) > 1:
+        raise click.UsageError("--json is about one FILE: call it once for each")
     settings = None if config is None else load_settings(config, workspace)
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-    summary = ""
-    try:
-        checked = load_contract(file)
-    except InvalidFileError as error:
-        problems = error.problems
-    else:
-        summary = _summary(checked)
-        warnings = tuple(checked.warnings())
-        if settings is not None:
-            problems = tuple(_unknown(checked, settings)) or tuple(_called(checked, settings))
-    if as_json:
-        from reconcile.cli.outputs import ContractCheck
+    found = [_Checked.of(file, settings) for file in files]
+    ci.tell([outcome for each in found for outcome in each.outcomes()])
+    for each in found:
+        if as_json:
+            from reconcile.cli.outputs import ContractCheck
 
-        print_json(ContractCheck(file=str(file), valid=not problems, problems=problems, warnings=warnings))
-        context.exit(COULD_NOT_TELL if problems else 0)
-    for warning in warnings:
-        click.echo(f"{file}: warning: {warning}", err=True)
-    if problems:
-        for problem in problems:
-            where = f" (line {problem.line})" if problem.line else ""
-            click.echo(f"{file}: {problem}{where}", err=True)
-        context.exit(COULD_NOT_TELL)
-    click.echo(f"{file}: {summary}")
+            file, problems = str(each.file), each.problems
+            print_json(ContractCheck(file=file, valid=not problems, problems=problems, warnings=each.warnings))
+        else:
+            each.show()
+    context.exit(COULD_NOT_TELL if any(each.problems for each in found) else 0)
 
 
 @contract.command()
@@ -150,6 +143,43 @@ def schema() -> None:
 def example(name: str) -> None:
     """Print an example contract of the lab's world; user-account by default."""
     click.echo(committed("contracts", f"{name}.yaml").read_text("utf-8"), nl=False)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What came of checking one file."""
+
+    file: Path
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...] = ()
+    summary: str = ""
+
+    @classmethod
+    def of(cls, file: Path, settings: Settings | None) -> _Checked:
+        try:
+            checked = load_contract(file)
+        except InvalidFileError as error:
+            return cls(file, error.problems)
+        problems = () if settings is None else tuple(_unknown(checked, settings)) or tuple(_called(checked, settings))
+        return cls(file, problems, tuple(checked.warnings()), _summary(checked))
+
+    def show(self) -> None:
+        for warning in self.warnings:
+            click.echo(f"{self.file}: warning: {warning}", err=True)
+        for problem in self.problems:
+            where = f" (line {problem.line})" if problem.line else ""
+            click.echo(f"{self.file}: {problem}{where}", err=True)
+        if not self.problems:
+            click.echo(f"{self.file}: {self.summary}")
+
+    def outcomes(self) -> Iterator[Outcome]:
+        file = str(self.file)
+        if self.problems:
+            yield from of_error(InvalidFileError(file, self.problems), file)
+        else:
+            yield Outcome(file, "the contract", "ok", self.summary)
+        for each in self.warnings:
+            yield Outcome(file, each.path or "the file", "warning", str(each), each.line)
 
 
 def _unknown(checked: Contract, settings: Settings) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ import logging
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconcile.cli import options
+from reconcile.cli.ci import Ci, Level, Outcome, told
 from reconcile.cli.output import print_json
 from reconcile.contract.model import Contract, load_contract
 from reconcile.settings.settings import Settings
@@ -35,8 +36,9 @@ _COLOURS = {"fault": "bold red", "warning": "yellow", "ok": "green"}
 @options.contract_file
 @options.settings
 @options.as_json
+@told
 @click.pass_context
-def doctor(context: click.Context, contract: Path, read_settings: options.ReadSettings, as_json: bool) -> None:
+def doctor(context: click.Context, contract: Path, read_settings: options.ReadSettings, as_json: bool, ci: Ci) -> None:
     """Check CONTRACT, its topics and its groups against the live stores and cluster.
 
     It only reads, and keeps the log's history in the workspace for later runs. Exits 0 if all is well or there are
@@ -55,7 +57,15 @@ def doctor(context: click.Context, contract: Path, read_settings: options.ReadSe
         _show(facts, checks)
     for each in unreadable:
         click.echo(f"reconcile: {each}", err=True)
+    ci.tell([*_outcomes(contract, checks), *(Outcome(str(contract), "reading", "error", each) for each in unreadable)])
     context.exit(code)
+
+
+def _outcomes(contract: Path, checks: Sequence[Check]) -> Iterator[Outcome]:
+    levels: dict[str, Level] = {"fault": "failure", "warning": "warning", "ok": "ok"}
+    for each in checks:
+        name, found = f"{each.id} {each.title}: {each.about}", (each.found, each.why, each.todo)
+        yield Outcome(str(contract), name, levels[each.severity.value], "\n".join(part for part in found if part))
 
 
 def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:

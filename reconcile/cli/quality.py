@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say
+from reconcile.cli.output import print_json
 from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
 from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Verified
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.result import repaired
 
 FAILED = 1
 
@@ -24,22 +26,21 @@ FAILED = 1
 def quality(context: click.Context, opening: AbstractContextManager[Job], as_json: bool) -> None:
     """Check what a run has read and found against expectation suites: the built-in ones and the contract's own.
 
-    Exits 1 if a critical expectation fails or cannot be evaluated. Updates the run's report.
+    Exits 1 if a critical expectation fails or cannot be evaluated, unless a repair has met it since. Updates the run's
+    report.
     """
     with opening as job:
         found = pipeline.quality(job)
+        mended = repaired([each for each in found.results if not each.success], job.run.read_if_there(Verified))
         report = write_report(job)
     if as_json:
         print_json(QualityOutput(run_id=job.run.id, **dict(found)))
     else:
-        shown = table("suite", "link", "expectation", "columns", "result", "unexpected", wrap=("expectation",))
+        shown = table("of", "result", "what was found", wrap=("what was found",))
         for each in found.results:
-            result = "ok" if each.success else "FAILED" if each.stops else each.severity
-            many = "" if not each.rows else f"{each.unexpected or 0:,} of {each.rows:,}"
-            shown.add_row(each.suite, each.link or "", each.expectation, ", ".join(each.columns), result, many)
+            result = "repaired" if each in mended else "FAILED" if each.stops else each.severity
+            what = each.words if each.success or not each.why else f"{each.words}: {each.why}"
+            shown.add_row(f"{each.link or 'the log'}, {each.suite}", "ok" if each.success else result, what)
         console().print(shown)
-        for each in found.results:
-            if each.exception:
-                say(f"reconcile: {each.suite}: {each.expectation}: {each.exception}")
     report.tell()
-    context.exit(0 if found.success else FAILED)
+    context.exit(FAILED if any(each.stops and each not in mended for each in found.results) else 0)

@@ -107,7 +107,11 @@ def run(context: click.Context, /, **given: Any) -> None:
         raise click.UsageError("--yes says yes to --apply, which is not there")
     with wanted.job() as job:
         say(f"run {job.run.id}")
-        checking = any(each.quality for each in job.consumers) if wanted.quality is None else wanted.quality
+        checking = (
+            any(each.quality or each.distributions for each in job.consumers)
+            if wanted.quality is None
+            else wanted.quality
+        )
         if checking:
             from reconcile.pipeline.quality import require_suites
 
@@ -129,6 +133,7 @@ def run(context: click.Context, /, **given: Any) -> None:
     if wanted.as_json:
         more = _repair_output(wanted.apply, repaired, failure)
         if quality is not None:
+            quality = quality_result(checked, repaired) or quality
             more["quality"] = FailedExpectations(success=not quality.stopping, failed=quality.failed)
         print_json(RunOutput(**_audited(job, summary, report.path, code), **more))
         _say_unread(summary)

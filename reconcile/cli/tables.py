@@ -67,10 +67,11 @@ def show_summary(run_id: str, summary: Summary) -> None:
 def show_quality(quality: QualityResult) -> None:
     """Show which expectations failed, and why they are there; or that none did."""
     out = console()
-    if not quality.failed:
-        out.print(f"Expectations of the data: all {quality.total:,} are met.")
-    else:
+    if quality.failed:
         out.print(_failed(quality))
+    else:
+        after = f", {quality.repaired:,} of them since the repair" if quality.repaired else ""
+        out.print(f"Expectations of the data: all {quality.total:,} are met{after}.")
     if quality.read:
         out.print(f"Of rows read: {', '.join(f'{each.number:,} of {each.name}' for each in quality.read)}.")
 
@@ -85,12 +86,11 @@ def show_approvals(requester: Actor | None, approvals: Sequence[Approval]) -> No
 
 
 def _failed(quality: QualityResult) -> Table:
-    failed = table("expectation that failed", "columns", "of", "severity", "rows", "why", wrap=("why",))
+    words = "not as expected"
+    failed = table(words, "of", "severity", "why", wrap=(words, "severity", "why"))
     for each in quality.failed:
-        many = "" if each.rows is None else f"{each.unexpected or 0:,} of {each.rows:,}"
         severity = f"{each.severity}, stops a repair" if each.stops else each.severity
-        why = each.why or "" if each.exception is None else f"could not be evaluated: {each.exception}"
-        failed.add_row(each.expectation, ", ".join(each.columns), each.link or each.suite, severity, many, why)
+        failed.add_row(each.words, f"{each.link or 'the log'}, {each.suite}", severity, each.why or "")
     return failed
 
 

@@ -319,6 +319,19 @@ class RepairTerms(Model):
     """Whether a wrong sum (`apply: add`) gets the difference, as an event on a route of the consumer's own."""
 
 
+class Distributions(Model):
+    """How far the distributions of values may move between nights."""
+
+    severity: Literal["warning", "critical"] = "warning"
+    """What it means if they moved farther: `critical` stops a repair."""
+    rows: Ratio = 0.2
+    """By which part the number of rows may change."""
+    missing: Ratio = 0.01
+    """By how much the share of rows without a value may change, field by field."""
+    values: Ratio = 0.1
+    """Which share of rows may have moved to other values, field by field."""
+
+
 class Consumer(Rows):
     """A service that consumes the topic and keeps a copy."""
 
@@ -348,6 +361,8 @@ class Consumer(Rows):
     """What may be repaired, and within which bounds."""
     quality: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     """The expectation suites that the copy is checked with."""
+    distributions: Distributions | None = None
+    """How far the distributions of values may move between nights; left out, they are not looked at."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Consumer:

@@ -332,7 +332,7 @@ class Contract(Model):
         left_out: Any = {
             "incremental": True,
             "topic": {"value", "correction_type", "delete_as"},
-            "consumers": {"__all__": {"quality", "repair", "settle", "tolerance", "depends_on"}},
+            "consumers": {"__all__": {"quality", "distributions", "repair", "settle", "tolerance", "depends_on"}},
         }
         return _digest(self.model_dump(mode="json", by_alias=True, exclude=left_out))
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, exists, func, select, update
 
 from reconcile.control.database import Database, kept_id, now
-from reconcile.control.tables import approval, correction, drift, finding, lease, request, run
+from reconcile.control.tables import approval, correction, distribution, drift, finding, lease, request, run
 
 _MAY_GO_ON = timedelta(days=1)
 """A run that has not ended goes on for so long, unless a lease says otherwise: one from the command line has none."""
@@ -47,8 +47,9 @@ class Retention:
                 "correction": _deleted(connection, correction, *never),
             }
             old = list(connection.execute(_old_runs(before, kept, points)).scalars())
-            for table, column in ((drift, drift.c.run_id), (approval, approval.c.run_id), (run, run.c.id)):
-                counts[table.name] = _deleted(connection, table, column.in_(old))
+            for table in (drift, distribution, approval):
+                counts[table.name] = _deleted(connection, table, table.c.run_id.in_(old))
+            counts[run.name] = _deleted(connection, run, run.c.id.in_(old))
             if dry_run:
                 connection.rollback()
         return counts

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from reconcile.domain.approval import Actor
+from reconcile.domain.distribution import Distribution, Side
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,15 @@ class DriftPoint:
     complete: bool
     figures: LinkFigures
     drift: Drift | None
+
+
+@dataclass(frozen=True)
+class DistributionPoint:
+    """How the values of a link were distributed in one run."""
+
+    run_id: str
+    at: datetime
+    sides: Mapping[Side, Distribution]
 
 
 def link_figures(data: Mapping[str, Any]) -> LinkFigures:

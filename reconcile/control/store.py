@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from reconcile.control.approvals import Approvals
 from reconcile.control.corrections import Corrections
 from reconcile.control.database import Database, connect
+from reconcile.control.distributions import Distributions
 from reconcile.control.errors import ControlRefusedError
 from reconcile.control.findings import Findings
 from reconcile.control.leases import Leases
@@ -22,7 +23,7 @@ from reconcile.workspace.filesystem import make_private_file
 
 
 class ControlStore:
-    """Runs, findings over time, corrections, approvals, leases and requests. Threads may share it.
+    """Runs, findings and distributions over time, corrections, approvals, leases and requests. Threads may share it.
 
     Any call raises ControlUnreachableError if the database does not answer, and ControlRefusedError if it refuses.
     """
@@ -30,6 +31,7 @@ class ControlStore:
     def __init__(self, database: Database) -> None:
         self.runs = Runs(database)
         self.findings = Findings(database)
+        self.distributions = Distributions(database)
         self.corrections = Corrections(database)
         self.approvals = Approvals(database)
         self.leases = Leases(database)

@@ -71,6 +71,16 @@ drift = Table(
     Column("recorded_at", Instant, nullable=False),
 )
 
+distribution = Table(
+    "distribution",
+    tables,
+    Column("link", Text, primary_key=True),
+    Column("run_id", Text, primary_key=True),
+    Column("side", Text, primary_key=True),
+    Column("figures", _Json, nullable=False),
+    Column("recorded_at", Instant, nullable=False),
+)
+
 lease = Table(
     "lease",
     tables,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -89,6 +90,20 @@ class LinkReader:
 
     def _all(self, rows: DigestedRows | SparkRows, buckets: tuple[int, ...] | None = None) -> DataFrame | PostgresParts:
         return rows.parts(buckets) if isinstance(rows, PostgresRows) else rows.all(self.spark, buckets)
+
+    def sample(self, compared: Compared, rows: int) -> tuple[DataFrame, DataFrame]:
+        """Read about so many rows of each side: those of some buckets, which are the same on both sides and each night.
+
+        For rows that were compared by their digests.
+        """
+        assert compared.differing is not None
+        differing = compared.differing
+        share = rows / max(differing.source_rows, differing.copy_rows, 1)
+        some = None if share >= 1 else tuple(range(math.ceil(differing.count * share)))
+        source, copy = (
+            each.digested(compared.mode, differing.count).all(self.spark, some) for each in self._digestible
+        )
+        return source, copy
 
     @cached_property
     def rows(self) -> tuple[DigestedRows | SparkRows, DigestedRows | SparkRows]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from reconcile.audit import redacted_rows
 from reconcile.audit.columns import ID
 from reconcile.contract.model import Consumer
+from reconcile.domain.distribution import SAMPLE, SIDES, Distribution, Side, distribution
 from reconcile.domain.redaction import Redactor
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.gather.evidence import parked, plain_parked
@@ -25,6 +26,7 @@ from reconcile.gather.log.store import HistoryStore
 from reconcile.gather.log.undecided import UndecidedRecords, undecided_records
 from reconcile.gather.stores import row_columns
 from reconcile.gather.stores.errors import StoreBusyError
+from reconcile.gather.stores.link_rows import some_of
 from reconcile.gather.stores.postgres_store import PostgresParts
 from reconcile.gather.stores.usage import Taken
 from reconcile.pipeline import changes, since
@@ -217,9 +219,35 @@ class _Gathering:
                 GatheredField(name=each.name, sensitive=each.sensitive, redacted=each.name in at_once)
                 for each in consumer.fields
             ),
+            distributions=self._distributions(reader, compared, ours, theirs),
         )
         buckets = "" if differing is None else f", {len(differing.buckets):,} of {differing.count:,} buckets differ"
         _LOG.debug(f"{link}: mode {self.links[name].mode}, {ours:,} and {theirs:,} rows fetched{buckets}")
+
+    def _distributions(
+        self, reader: LinkReader, compared: Compared, ours: int, theirs: int
+    ) -> dict[Side, Distribution] | None:
+        """Look how the values of both sides are distributed: in rows that were read anyway, or in a sample of all."""
+        job, consumer, differing = self.job, reader.consumer, compared.differing
+        past = job.contract.past_snapshots(consumer)
+        if consumer.distributions is None or self.looking.scope.kind != "full" or past:
+            return None
+        fields = [
+            (each.name, to.kind, each.sensitive)
+            for each, to in zip(consumer.fields, reader.rows[1].form.fields, strict=True)
+        ]
+        if differing is None or (ours, theirs) == (differing.source_rows, differing.copy_rows):
+            counts = ours, theirs
+            tables = zip((source_rows(consumer.name), copy_rows(consumer.name)), counts, strict=True)
+            frames = [some_of(job.run.parquet(name, job.spark), SAMPLE, rows) for name, rows in tables]
+        else:
+            frames, counts = list(reader.sample(compared, SAMPLE)), (differing.source_rows, differing.copy_rows)
+        found: dict[Side, Distribution] = {}
+        for side, frame, rows in zip(SIDES, frames, counts, strict=True):
+            with reader.tasks_reading(None, of_source=side == "source"):
+                sample = frame.select(*map(row_columns.field, range(len(fields)))).collect()
+            found[side] = distribution(rows, sample, fields)
+        return found
 
     def _read(
         self, reader: LinkReader, table: str, rows: DataFrame | PostgresParts, redactor: Redactor | None = None

@@ -10,6 +10,7 @@ from pydantic import AliasChoices, Field
 from reconcile.control.run_record import Drift
 from reconcile.domain.approval import Actor, Approval
 from reconcile.domain.canonical import CanonicalType
+from reconcile.domain.distribution import Distribution, Side
 from reconcile.domain.plan import Plan
 from reconcile.gather.fence.fence import Fence, UnreadableLink
 from reconcile.gather.log.index import Lost
@@ -145,6 +146,8 @@ class GatheredLink(Part):
     """The canonical type of each field."""
     fields: tuple[GatheredField, ...] | None = None
     """None in runs of versions that did not keep the names of fields."""
+    distributions: dict[Side, Distribution] | None = None
+    """How the values of both sides are distributed; None where the contract does not look at that."""
 
 
 class LogExtent(Part):

@@ -12,6 +12,7 @@ from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer
 from reconcile.errors import InvalidFileError, Problem, RefusedError
 from reconcile.files import committed
+from reconcile.pipeline import distributions, record
 from reconcile.pipeline import gather as gathering
 from reconcile.pipeline.handoffs import Fence, Gathered, LinkSummary, Quality, Summary, copy_rows, source_rows
 from reconcile.pipeline.job import Job
@@ -41,6 +42,7 @@ def quality(job: Job) -> Quality:
     if by_others or not job.run.done(Quality.ARTIFACT, inputs):
         with quality_context() as context:
             checked = _all(job, context)
+            checked += _distributions(job)
         job.run.discard("quality")  # only now: what stopped a repair stops it until something else is known
         job.run.publish(Quality(success=not any(each.stops for each in checked), results=tuple(checked)), inputs)
     return job.run.read(Quality)
@@ -69,6 +71,20 @@ def _all(job: Job, context: EphemeralDataContext) -> list[Checked]:
             frames = {LOG: records, **_frames(job, consumer, link, kinds, complete=summary.complete)}
             checked += _of_link(job, context, consumer, link, frames)
     return checked
+
+
+def _distributions(job: Job) -> list[Checked]:
+    """Hold the distributions of the run's values against those of the runs before."""
+    if not any(each.distributions for each in job.consumers):
+        return []
+    with record.control_of(job) as control:
+        if control is None:
+            return []
+        return [
+            each
+            for consumer in job.consumers
+            for each in distributions.checked(control, job.contract, consumer, job.run.id)
+        ]
 
 
 def _frames(
@@ -103,12 +119,14 @@ def _of_link(
         "frequent": max(tolerated, consumer.repair.max_ratio) if job.scope.whole else 1.0,
         "columns": quality_frames.columns(consumer),
     }
+    shown = [field.name for field in consumer.fields if not field.sensitive]
     versions = {"source": job.contract.source.version_column, "copy": consumer.version}
     suites = [load_suite(committed("expectations", f"{name}.json")) for name in COMMITTED]
     checked = []
     for suite, frame in [*suites, *_own(job, consumer)]:
         parameters = {**known, "versioned": 1.0 if versions.get(frame) else 0.0}
-        checked += check(context, suite, frames[frame], parameters, summary.link)
+        may_show = shown if frame in ("copy", "source") else ()
+        checked += check(context, suite, frames[frame], parameters, summary.link, may_show)
     return checked
 
 
@@ -133,7 +151,7 @@ def _own(job: Job, consumer: Consumer) -> list[tuple[ExpectationSuite, str]]:
     for name in consumer.quality:
         file = job.file.parent / name
         suite, about = load_suite(file)
-        if suite.name in (*COMMITTED, LOG):
+        if suite.name in (*COMMITTED, LOG, distributions.SUITE):
             raise InvalidFileError(
                 file, [Problem("name", f"{quoted(suite.name)} is the name of a suite that is run anyway")]
             )

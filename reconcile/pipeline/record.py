@@ -13,7 +13,7 @@ from reconcile.domain.correction import content_digest
 from reconcile.domain.finding import Status
 from reconcile.errors import ReconcileError, RefusedError, UnreachableError
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import NotRecorded, Summary, Verified
+from reconcile.pipeline.handoffs import Gathered, NotRecorded, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.workspace.manifest import Stage
 
@@ -29,7 +29,7 @@ def require_own(job: Job) -> None:
     """
     if job.run.manifests():
         return
-    with _control(job) as control:
+    with control_of(job) as control:
         links = [job.contract.link(each) for each in job.contract.consumers]
         if control is not None and any(control.corrections.of_run(link, job.run.id) for link in links):
             raise RefusedError(
@@ -40,7 +40,7 @@ def require_own(job: Job) -> None:
 
 def reach(job: Job, stage: Stage) -> None:
     """Record that a run has come to a stage."""
-    with _control(job) as control:
+    with control_of(job) as control:
         if control is not None:
             write_stage(control, job, stage)
 
@@ -48,13 +48,13 @@ def reach(job: Job, stage: Stage) -> None:
 def places(job: Job) -> frozenset[tuple[str, int, int]]:
     """Query where corrections of earlier runs stand in the contract's topic: id, partition, offset."""
     links = [job.contract.link(each) for each in job.contract.consumers if each.repair.route == "main"]
-    with _control(job) as control:
+    with control_of(job) as control:
         return frozenset() if control is None else control.corrections.places(links)
 
 
 def open_findings(job: Job, links: Sequence[str]) -> list[str]:
     """Query the ids of the findings that are open on some links; nothing where there is no control store."""
-    with _control(job) as control:
+    with control_of(job) as control:
         return [] if control is None else control.findings.open_ids(links)
 
 
@@ -63,9 +63,9 @@ def audited(job: Job, summary: Summary) -> Summary:
 
     Where the control store does not take it, `not_recorded` says so: the audit's result holds all the same.
     """
-    links = []
+    links, gathered = [], job.run.read(Gathered)
     try:
-        with _control(job) as control:
+        with control_of(job) as control:
             if control is None:
                 return summary
             write_stage(control, job, "audit")
@@ -77,6 +77,8 @@ def audited(job: Job, summary: Summary) -> Summary:
                 found = _sightings(job, each.link)
                 scope = job.scope.listed(job.spark_session)
                 drift = control.findings.record(job.run.id, each.link, found, complete=True, scope=scope)
+                if (sides := gathered.link(each.consumer).distributions) is not None:
+                    control.distributions.record(job.run.id, each.link, sides)
                 links.append(each.model_copy(update={"over_time": drift}))
             _end(control, job, summary, summary.exit_code)
     except ReconcileError as error:
@@ -87,7 +89,7 @@ def audited(job: Job, summary: Summary) -> Summary:
 def verified(job: Job, result: Verified) -> Verified:
     """Record how a run ended that was repaired; `not_recorded` says where the control store does not take it."""
     try:
-        with _control(job) as control:
+        with control_of(job) as control:
             if control is not None:
                 write_stage(control, job, "verify")
                 _end(control, job, job.run.read(Summary), result.exit_code)
@@ -103,7 +105,7 @@ def require_recorded(result: Summary | Verified) -> None:
 
 
 @contextmanager
-def _control(job: Job) -> Iterator[ControlStore | None]:
+def control_of(job: Job) -> Iterator[ControlStore | None]:
     """Open the control store; there is None where none is set and the workspace cannot hold one."""
     if job.settings.control_address() is None:
         yield None

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
+from http.client import HTTPException
 
+from reconcile.consumer.webhook import post
 from reconcile.contract.model import Contract
+from reconcile.errors import SecretError
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import Gathered, Summary, snapshots
 from reconcile.pipeline.result import report_of
@@ -13,10 +17,14 @@ from reconcile.report.csv import csv_of
 from reconcile.report.html import report_html
 from reconcile.report.json import report_data
 from reconcile.report.model import Report
+from reconcile.report.otlp import otlp
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
+
+_LOG = logging.getLogger(__name__)
+_TO_ANSWER = 10.0
 
 HTML, CSV, JSON, PROMETHEUS = "report.html", "findings.csv", "report.json", "metrics.prom"
 FORMATS = {"html": HTML, "csv": CSV, "json": JSON, "prometheus": PROMETHEUS}
@@ -33,7 +41,20 @@ def publish(run: Run, place: Workspace, settings: Settings, contract: Contract |
         run.write_file(name, map(_writable, rendered(form, report, run, place, CSV)))
     if settings.keep != "snapshots":
         _drop_snapshots(run)
+    _send_metrics(report, settings)
     return report
+
+
+def _send_metrics(report: Report, settings: Settings) -> None:
+    """Send the figures to the collector of the settings, if there is one; a run is what it is if it does not answer."""
+    try:
+        if (found := settings.metrics.resolve()) is not None:
+            url, headers = found
+            post(url, otlp(report), _TO_ANSWER, headers)
+    except SecretError as error:
+        _LOG.warning(f"the metrics of {report.run_id} were not sent: {error}")
+    except (OSError, ValueError, HTTPException) as error:  # whose text may repeat the URL or a header
+        _LOG.warning(f"the metrics of {report.run_id} were not sent: {type(error).__name__}")
 
 
 def _drop_snapshots(run: Run) -> None:

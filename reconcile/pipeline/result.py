@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from reconcile.contract.model import Contract
@@ -21,9 +21,9 @@ from reconcile.pipeline.handoffs import (
 )
 from reconcile.pipeline.scope import scope_of
 from reconcile.pipeline.shown_findings import Showing
-from reconcile.pipeline.trend import trends
+from reconcile.pipeline.trend import distributions_of, trends
 from reconcile.pipeline.verdict import exit_code_with, level_of, level_with, verdict
-from reconcile.quality.gate import ABOUT_FINDINGS, closes, unmet
+from reconcile.quality.gate import ABOUT_FINDINGS, OF_DRIFT, closes, unmet
 from reconcile.quality.suites import Checked
 from reconcile.report.model import Count, Expectation, Level, LinkResult, QualityResult, Report, Selection
 from reconcile.settings.settings import Settings
@@ -75,7 +75,8 @@ def report_of(
         total=counts.total,
         shown=showing.shown(counts.most_affected(), moments=MOMENTS),
         repair=None if repairs is None else repairs.result(),
-        quality=quality_result(run.read_if_there(Quality)),
+        quality=quality_result(run.read_if_there(Quality), verified),
+        distributions=distributions_of(settings, contract, run) if contract is not None else (),
         trends=over_time,
         notes=(
             *_kind(summary),
@@ -115,8 +116,8 @@ def links_of(summary: Summary, oldest: Mapping[str, datetime], verified: Verifie
     return (*read, *unreadable)
 
 
-def quality_result(quality: Quality | None) -> QualityResult | None:
-    """Build what a run's expectations come to."""
+def quality_result(quality: Quality | None, verified: Verified | None = None) -> QualityResult | None:
+    """Build what a run's expectations come to, also after its corrections were verified."""
     if quality is None:
         return None
     rows: dict[str, int] = {}
@@ -124,9 +125,17 @@ def quality_result(quality: Quality | None) -> QualityResult | None:
         if each.rows is not None and each.suite != ABOUT_FINDINGS:
             name = f"{each.link} {each.suite}" if each.link else each.suite
             rows[name] = max(each.rows, rows.get(name, 0))
-    failed = tuple(_expectation(each) for each in quality.results if not each.success)
+    failed = [each for each in quality.results if not each.success]
+    mended = repaired(failed, verified)
+    left = tuple(_expectation(each) for each in failed if each not in mended)
     total, read = len(quality.results), tuple(Count(name, number) for name, number in rows.items())
-    return QualityResult(total, total - len(failed), failed, read)
+    return QualityResult(total, total - len(failed), len(mended), left, read)
+
+
+def repaired(failed: Sequence[Checked], verified: Verified | None) -> list[Checked]:
+    """Choose those that failed for drift that was repaired since."""
+    within = {each.link for each in verified.links if not each.beyond_tolerance} if verified is not None else set()
+    return [each for each in failed if (each.suite, each.columns) == OF_DRIFT and each.link in within]
 
 
 def _selection(run: Run, request: Request, summary: Summary) -> Selection | None:
@@ -170,5 +179,5 @@ def _link_result(link: LinkSummary, ended: VerifiedLink | None, oldest: datetime
 
 
 def _expectation(checked: Checked) -> Expectation:
-    names = ("suite", "link", "expectation", "columns", "severity", "why", "rows", "unexpected", "exception")
+    names = ("suite", "link", "expectation", "columns", "severity", "why", "rows", "unexpected", "exception", "words")
     return Expectation(**{name: getattr(checked, name) for name in names}, stops=closes(checked))

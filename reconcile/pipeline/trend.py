@@ -8,11 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from reconcile.contract.model import Contract
 from reconcile.control.run_record import DriftPoint
 from reconcile.errors import ReconcileError
-from reconcile.pipeline.handoffs import Request, Summary
+from reconcile.pipeline.distributions import measured
+from reconcile.pipeline.handoffs import Gathered, Request, Summary
 from reconcile.pipeline.scope import scope_of
-from reconcile.report.model import Known, Trend, TrendPoint
+from reconcile.report.model import Known, Measured, Trend, TrendPoint
 from reconcile.settings.connections import SqliteFile
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import DamagedArtifactError
@@ -67,6 +69,22 @@ def known(settings: Settings, ids: Mapping[str, set[str]]) -> dict[tuple[str, st
     except ReconcileError:
         return {}
     return found
+
+
+def distributions_of(settings: Settings, contract: Contract, run: Run) -> tuple[Measured, ...]:
+    """Query how the values were distributed up to a run; nothing where the control store does not answer."""
+    kept = run.read_if_there(Gathered)
+    links = {each.link for each in kept.links if each.distributions} if kept is not None else set()
+    found: list[Measured] = []
+    try:
+        with _control(settings) as control:
+            if control is not None:
+                for each in contract.consumers:
+                    if contract.link(each) in links:
+                        found += measured(control, contract, each, run.id)
+    except ReconcileError:
+        return ()
+    return tuple(found)
 
 
 def sparkline(numbers: Iterable[int]) -> str:

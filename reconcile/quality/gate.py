@@ -9,6 +9,8 @@ from reconcile.quality.suites import Checked
 
 ABOUT_FINDINGS = "findings"
 """The suite about the result itself: drift is reported as drift, and is what repair is for."""
+OF_DRIFT = (ABOUT_FINDINGS, ("drift",))
+"""Its expectation of how much differs, by suite and columns: the one that a repair may meet."""
 
 
 class GateClosedError(RefusedError):
@@ -22,11 +24,7 @@ def closes(each: Checked) -> bool:
 
 def unmet(results: Iterable[Checked]) -> list[str]:
     """List the expectations that failed so that nothing may be repaired."""
-    return [
-        f"{each.link or each.suite}: {each.expectation} of {', '.join(each.columns) or 'the table'}"
-        for each in results
-        if closes(each)
-    ]
+    return [f"{each.link or each.suite}: {each.words}" for each in results if closes(each)]
 
 
 def against_repair(results: Iterable[Checked]) -> list[str]:

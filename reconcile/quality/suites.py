@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import computed_field
 
 from reconcile.errors import InvalidFileError, Problem
+from reconcile.quality.wording import said
 from reconcile.workspace.handoff import Part
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ CRITICAL = "critical"
 
 
 class Checked(Part):
-    """One expectation, and how it went. It holds figures, and no values of rows."""
+    """One expectation, and how it went. It holds figures; values of rows only where `said` names a few of a set."""
 
     suite: str
     link: str | None
@@ -38,6 +39,16 @@ class Checked(Part):
     unexpected: int | None
     exception: str | None
     """What was raised in place of an answer: that is a failure, and never a pass."""
+    said: str | None = None
+    """What it found, in the words of the data; None in runs of versions that did not say."""
+
+    @property
+    def words(self) -> str:
+        """What it found, in one line."""
+        if self.said is not None and self.exception is None:
+            return self.said
+        what = f"{', '.join(self.columns) or 'the table'}: {self.expectation.replace('_', ' ')}"
+        return what if self.exception is None else f"{what}: could not be evaluated: {self.exception}"
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -82,34 +93,38 @@ def check(
     frame: DataFrame,
     parameters: Mapping[str, Any],
     link: str | None,
+    shown: Collection[str] = (),
 ) -> list[Checked]:
-    """Run a suite on a frame."""
+    """Run a suite on a frame; of the columns in `shown` values may be told that a suite does not allow."""
     name = f"{suite.name} of {link}"
     source = context.data_sources.add_or_update_spark(name)
     batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
     found = batch.get_batch({"dataframe": frame}).validate(
         suite, result_format="BASIC", expectation_parameters=dict(parameters)
     )
-    return [_checked(suite.name, link, each) for each in found.results]
+    return [_checked(suite.name, link, each, shown) for each in found.results]
 
 
-def _checked(suite: str, link: str | None, result: Any) -> Checked:
+def _checked(suite: str, link: str | None, result: Any, shown: Collection[str]) -> Checked:
     config, figures = result.expectation_config, result.result or {}
     kwargs = config.kwargs
     columns = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
     columns += kwargs.get("column_list", [])
-    exception = _exception(result.exception_info)
+    exception, meta = _exception(result.exception_info), config.meta or {}
+    success = bool(result.success) and exception is None
+    own = meta.get("met" if success else "unmet")
     return Checked(
         suite=suite,
         link=link,
         expectation=config.type,
-        columns=tuple(map(str, columns)),
+        columns=(named := tuple(map(str, columns))),
         severity=str(getattr(config.severity, "value", config.severity) or CRITICAL),
-        success=bool(result.success) and exception is None,
-        why=(config.meta or {}).get("why"),
+        success=success,
+        why=meta.get("why"),
         rows=figures.get("element_count"),
         unexpected=figures.get("unexpected_count"),
         exception=exception,
+        said=str(own) if own else said(config.type, named, kwargs, figures, success=success, shown=shown),
     )
 
 

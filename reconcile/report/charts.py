@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil, log10
 
 from reconcile.domain.finding import Hop, consumer_of
-from reconcile.report.model import Count, FieldCount, Flow, Heat, Trend
+from reconcile.report.model import Count, FieldCount, Flow, Heat, Measured, MeasuredPoint, Trend
 from reconcile.report.picture import Box, Dot, Label, Line, Path, Picture, Shape
 
 HOPS = {Hop.SOURCE_TO_LOG: "source → log", Hop.LOG_TO_CONSUMER: "log → consumer", Hop.CONSUMER: "in the consumer"}
@@ -50,6 +50,61 @@ def trend_picture(trend: Trend) -> Picture:
         shapes.append(Label(right, bottom + 20, last, "label", "end"))
     about = ", ".join(f"{each.at:%Y-%m-%d %H:%M} {each.drifted:,}" for each in points[-12:])
     return Picture(_WIDTH, height, f"Drift over time, {trend.link}", about, tuple(shapes))
+
+
+def measure_picture(measured: Measured) -> Picture:
+    """Draw one measure of a distribution over the nights: a line, a median within its spread, or shares by night."""
+    points = measured.points
+    left, right, top, bottom = 6.0, 214.0, 8.0, 58.0
+    step = (right - left) / max(len(points) - 1, 1)
+    across = [right if len(points) == 1 else left + number * step for number in range(len(points))]
+    if any(each.shares is not None for each in points):
+        shapes = _shares_by_night(points, right - left)
+    else:
+        high = max((each.spread or (0, each.level))[1] for each in points)
+        low = min([0.0, *((each.spread or (each.level, 0))[0] for each in points)])
+        shapes = [Line(left, bottom, right, bottom, "grid")]
+
+        def down(level: float) -> float:
+            return bottom - (level - low) / ((high - low) or 1) * (bottom - top)
+
+        spread = [(x, each.spread) for x, each in zip(across, points, strict=True) if each.spread is not None]
+        if len(spread) > 1:
+            over = [f"{x:.1f} {down(each[1]):.1f}" for x, each in spread]
+            under = [f"{x:.1f} {down(each[0]):.1f}" for x, each in reversed(spread)]
+            shapes.append(Path(f"M{'L'.join([*over, *under])}Z", "area"))
+        if len(points) > 1:
+            line = "L".join(f"{x:.1f} {down(each.level):.1f}" for x, each in zip(across, points, strict=True))
+            shapes.append(Path(f"M{line}", "curve"))
+        for x, each in zip(across, points, strict=True):
+            tip = f"{each.at:%Y-%m-%d %H:%M} {each.run_id}: {_level(measured, each)}"
+            shapes.append(Dot(x, down(each.level), 3 if each is points[-1] else 2, "point", tip))
+    about = ", ".join(f"{each.at:%Y-%m-%d} {_level(measured, each)}" for each in points[-7:])
+    return Picture(220.0, 66.0, f"{measured.field or 'rows'}, {measured.measure}", about, tuple(shapes))
+
+
+def _shares_by_night(points: Sequence[MeasuredPoint], width: float) -> list[Shape]:
+    """Draw a column for each night, the values in the order of their shares in the last night; the rest is empty."""
+    every = {value: 0.0 for each in reversed(points) for value in each.shares or {}}
+    ordered = list(every)[:_STEPS]
+    column = min(width / len(points), 26.0)
+    shapes: list[Shape] = []
+    for number, each in enumerate(points):
+        x, y = 6.0 + width - (len(points) - number) * column, 58.0
+        shapes.append(Box(x, 8.0, column - 2, 50.0, "track"))
+        for place, value in enumerate(ordered):
+            share = (each.shares or {}).get(value, 0.0)
+            if share:
+                y -= share * 50
+                tip = f"{each.at:%Y-%m-%d %H:%M} {value}: {share:.1%}"
+                shapes.append(Box(x, y, column - 2, share * 50, f"heat heat-{_STEPS - place}", tip, 0))
+    return shapes
+
+
+def _level(measured: Measured, point: MeasuredPoint) -> str:
+    if point.shares is not None:
+        return " ".join(f"{value} {share:.0%}" for value, share in list(point.shares.items())[:3])
+    return f"{point.level:.2%}" if measured.measure == "missing" else f"{point.level:,.6g}"
 
 
 def bars_picture(title: str, counts: Sequence[Count]) -> Picture:

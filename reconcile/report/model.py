@@ -256,6 +256,8 @@ class Expectation:
     """What was raised in place of an answer."""
     stops: bool
     """Whether nothing may be repaired because of it; drift stops nothing, for it is what repair is for."""
+    words: str
+    """What it found, in the words of the data."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,8 @@ class QualityResult:
 
     total: int
     passed: int
+    repaired: int
+    """How many failed before the repair and no longer do."""
     failed: tuple[Expectation, ...]
     read: tuple[Count, ...]
     """How many rows were read for them, by what they are of: in the mode `digest` those of buckets that differ."""
@@ -272,6 +276,36 @@ class QualityResult:
     def stopping(self) -> tuple[Expectation, ...]:
         """Those that keep the run from being repaired."""
         return tuple(each for each in self.failed if each.stops)
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """What a distribution was in one run."""
+
+    run_id: str
+    at: IsoTime
+    level: float
+    """The number of rows, the share of missing values, or the median."""
+    spread: tuple[float, float] | None = None
+    """Of numbers: between which two of them four of five lie."""
+    shares: Mapping[str, float] | None = None
+    """Of values that many rows share: the share of each."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measure of the distribution of a field, over the nights."""
+
+    link: str
+    field: str | None
+    """None for the number of rows."""
+    measure: Literal["rows", "missing", "values"]
+    said: str
+    """Where it is, and what was usual."""
+    drifted: bool
+    """Whether it has moved farther than the contract lets pass."""
+    points: tuple[MeasuredPoint, ...]
+    """Oldest first; the last is the run's."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +352,8 @@ class Report:
     """None as long as no plan was made."""
     quality: QualityResult | None
     """None as long as no expectations were checked."""
+    distributions: tuple[Measured, ...]
+    """How the values were distributed up to this run; none where that is not kept."""
     trends: tuple[Trend, ...]
     notes: tuple[str, ...]
     """What a reader should know of the report itself."""

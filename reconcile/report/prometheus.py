@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from reconcile.report.model import Level, LinkResult, Report, Selection
 
 _Sample = tuple[dict[str, str], float]
 
 
+@dataclass(frozen=True)
+class Gauge:
+    """One figure of a run, of each link or cause or whatever its labels are."""
+
+    name: str
+    about: str
+    samples: tuple[tuple[dict[str, str], float], ...]
+
+
 def prometheus(report: Report) -> str:
     """Render the figures of a run as gauges."""
-    read = [each for each in report.links if each.level != Level.UNKNOWN]
     lines: list[str] = []
+    for each in gauges(report):
+        lines += [f"# HELP {each.name} {each.about}", f"# TYPE {each.name} gauge"]
+        lines += [_line(each.name, labels, value) for labels, value in each.samples]
+    return "\n".join(lines) + "\n"
+
+
+def gauges(report: Report) -> tuple[Gauge, ...]:
+    """Choose the figures of a run that are followed over time; those without a sample are left out."""
+    read = [each for each in report.links if each.level != Level.UNKNOWN]
+    found: list[Gauge] = []
 
     def gauge(name: str, about: str, samples: Sequence[_Sample]) -> None:
         if samples:
-            lines.append(f"# HELP reconcile_{name} {about}")
-            lines.append(f"# TYPE reconcile_{name} gauge")
-            lines.extend(_line(f"reconcile_{name}", labels, value) for labels, value in samples)
+            found.append(Gauge(f"reconcile_{name}", about, tuple(samples)))
 
     # Series of their own: what was compared in part is nothing that the figures of whole runs go on with.
     part = _part(report.selection)
@@ -51,11 +68,15 @@ def prometheus(report: Report) -> str:
     gauge("corrections", "Corrections by what became of them.", ended)
     differing = [(of(each), each.still_different) for each in read if each.still_different is not None]
     gauge("left", "Aggregates that had drifted and still differ after the repair.", differing)
+    moved = Counter(each.link for each in report.distributions if each.drifted)
+    told = dict.fromkeys(each.link for each in report.distributions)
+    kept = [(of(each), moved[each.link]) for each in read if each.link in told]
+    gauge("distributions_moved", "Measures of distributions that moved from what is usual.", kept)
     if (quality := report.quality) is not None:
         gauge("expectations", "Expectations that were checked.", [(contract, quality.total)])
         gauge("expectations_failed", "Those that were not met.", [(contract, len(quality.failed))])
         gauge("expectations_stopping", "Those that stop a repair.", [(contract, len(quality.stopping))])
-    return "\n".join(lines) + "\n"
+    return tuple(found)
 
 
 _EXIT_CODE = "0 agrees, 1 drift beyond tolerance or expectations that stop a repair, 2 could not tell."

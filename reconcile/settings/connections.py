@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from urllib.parse import unquote
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
 
@@ -31,6 +32,7 @@ _CREDENTIALS = re.compile(
 
 SQLITE = "sqlite:///"
 _WEB = ("https://", "http://")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NO_WEB_SERVICE = "is no URL of a web service: https://..."
 _NO_FILE = f"the URL names no file: {SQLITE}path"
 
@@ -236,6 +238,29 @@ class Alerting(Model):
         if not url.startswith(_WEB):
             raise SecretError(f"{self.webhook!r}: {_NO_WEB_SERVICE}")
         return url
+
+
+class Metrics(Model):
+    """Where the figures of runs are sent, beside the file that each run has."""
+
+    otlp: Annotated[Secret, _secret(_web_service)] | None = None
+    """The URL of a collector, such as https://collector:4318/v1/metrics; a reference if it holds a password.
+    """
+    headers: Annotated[Secret, _secret(None)] | None = None
+    """A reference to the headers that it wants, as `name=value,name=value`."""
+
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> tuple[str, dict[str, str]] | None:
+        """Resolve the URL and the headers, if there is a URL; raise SecretError if one is missing or malformed."""
+        if self.otlp is None:
+            return None
+        url = self.otlp.resolve(environ).get_secret_value()
+        if not url.startswith(_WEB):
+            raise SecretError(f"{self.otlp!r}: {_NO_WEB_SERVICE}")
+        text = "" if self.headers is None else self.headers.resolve(environ).get_secret_value()
+        pairs = [each.partition("=") for each in text.split(",") if each.strip()]
+        if any(not equals or not _HEADER.fullmatch(name.strip()) for name, equals, _ in pairs):
+            raise SecretError(f"{self.headers!r}: expected name=value,name=value")
+        return url, {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
 
 class Pause(Model):

@@ -24,6 +24,7 @@ from reconcile.settings.connections import (
     Connection,
     ControlDatabase,
     Lake,
+    Metrics,
     SecretReference,
     SqliteFile,
 )
@@ -149,6 +150,8 @@ class Settings(Model):
     """What contracts connect to, by name."""
     alerts: Alerting = Alerting()
     """Whom consumers tell of what they cannot settle alone."""
+    metrics: Metrics = Metrics()
+    """Where the figures of runs are sent."""
     spark: Spark = Spark()
     """How Spark runs."""
     requests: RunRequests = RunRequests()

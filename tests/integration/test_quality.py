@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +19,18 @@ from reconcile.contract.model import load_contract
 from reconcile.errors import InvalidFileError
 from reconcile.files import committed
 from reconcile.gather.stores import row_columns
+from reconcile.gather.stores.digest import ComparisonMode
 from reconcile.lab import faults
+from reconcile.lab.folder import Lab
+from reconcile.lab.services.database import connect
+from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Gathered
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.quality import require_suites
+from reconcile.pipeline.result import report_of
 from reconcile.quality.gate import GateClosedError
-from reconcile.quality.suites import check, load_suite, quality_context
+from reconcile.quality.suites import Checked, check, load_suite, quality_context
+from reconcile.report.html import report_html
 from reconcile.settings.settings import Settings
 from tests.integration.runs import Runs
 from tests.integration.worlds import seeded_world
@@ -179,24 +189,93 @@ def test_what_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
         load_suite(tmp_path / "own.json")
 
 
-def test_a_suite_of_its_own_that_fails_is_reported_and_stops_the_repair(spark: SparkSession, tmp_path: Path) -> None:
+AGGREGATES = 300
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """Bring a world up that these tests share."""
+    with seeded_world(AGGREGATES) as world:
+        yield world
+
+
+def changed(lab: Lab, database: str, statement: str) -> None:
+    """Change what a store holds."""
+    with closing(connect(lab.url(database))) as session, session, session.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def own_contract(folder: Path, **changes: Any) -> Path:
+    """Write the lab's contract with changes of its consumer; the fields are added."""
+    said = yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8"))
+    consumer = said["consumers"][0]
+    consumer["fields"] += changes.pop("fields", [])
+    consumer |= {"settle": {"timeout": "2s", "confirm_after": "0s"}, **changes}
+    file = folder / "user-account.yaml"
+    file.write_text(yaml.safe_dump(said, sort_keys=False))
+    return file
+
+
+def test_a_night_whose_values_have_moved_is_told_and_warned_of(
+    spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though both sides agree: from a sample of the buckets, without any value of a sensitive field."""
+    monkeypatch.setattr("reconcile.pipeline.gather.SAMPLE", 200)
+    kind = "case when phone is null then 'without' else 'with' end"
+    more: list[dict[str, Any]] = [
+        {"name": "kind", "source": kind, "consumer": kind},
+        {"name": "age", "source": "version", "consumer": "version"},
+        {"name": "secret", "source": kind, "consumer": kind, "sensitive": True},
+    ]
+    file, runs = own_contract(tmp_path, fields=more, distributions={}), Runs.of(spark, lab, tmp_path / "runs")
+
+    def night(run_id: str, mode: ComparisonMode = "auto") -> tuple[Job, list[Checked]]:
+        job, _ = runs.audited(file, run_id, mode=mode)
+        return job, [each for each in pipeline.quality(job).results if each.suite == "distributions"]
+
+    first, nothing = night("n1")
+    read = first.run.read(Gathered).links[0]
+    sides = read.distributions or {}
+    assert ([], 0, read.source_rows) == (nothing, read.fetched, sides["source"].rows)
+    assert 100 < sides["source"].sampled == sides["copy"].sampled < read.source_rows
+    changed(lab, "user", "delete from phone_number where user_id::text < '8'")
+    changed(lab, "login", "update login_profile set phone = null where user_id::text < '8'")
+    second, moved = night("n2", "full")
+    assert 9 == len(moved)
+    assert [("phone",), ("kind",)] == [each.columns for each in moved if not each.success]
+    assert {"warning"} == {each.severity for each in moved}
+    assert pipeline.quality(second).success
+    said = next(each.words for each in moved if each.columns == ("kind",) and not each.success)
+    assert re.fullmatch(r"kind: \d+(\.\d)?% of rows have moved, most at 'with(out)?': .*, usually .*", said)
+    (of_secret,) = (each for each in moved if each.columns == ("secret",))
+    assert "missing" in of_secret.words
+    report = report_of(second.run, second.workspace, second.settings, second.contract)
+    assert 9 == len(report.distributions)
+    assert ["n1", "n2"] == [each.run_id for each in report.distributions[0].points]
+    page = "".join(report_html(report))
+    assert "Distributions" in page
+    assert "of rows have moved" in page
+
+
+def test_a_suite_of_its_own_that_fails_is_reported_and_stops_the_repair(
+    spark: SparkSession, lab: Lab, tmp_path: Path
+) -> None:
     """Though there is drift to repair and somebody said yes: nothing is planned, and the report names the suite."""
     own = {"type": "expect_column_values_to_be_null", "kwargs": {"column": "email"}, "meta": {"why": "none was asked"}}
     suite_of(tmp_path, {**own, "severity": "critical"})
-    said = yaml.safe_load(committed("contracts", "user-account.yaml").read_text("utf-8"))
-    said["consumers"][0] |= {"quality": ["suite.json"], "settle": {"timeout": "2s", "confirm_after": "0s"}}
-    file = tmp_path / "user-account.yaml"
-    file.write_text(yaml.safe_dump(said, sort_keys=False))
-    with seeded_world(aggregates=60) as lab:
-        faults.plant(lab, faults.named(["hand-edit"]), 1)
-        runs = Runs.of(spark, lab, tmp_path / "runs")
-        words = ["run", str(file), "--mode", "full", "--apply", "--yes", "--json", "--run-id", "gated", "--quality"]
-        words += ["--config", str(runs.settings_file), "--workspace", str(runs.folder)]
-        done = CliRunner().invoke(cli, words)
+    file = own_contract(tmp_path, quality=["suite.json"])
+    faults.plant(lab, faults.named(["hand-edit"]), 1)
+    with closing(connect(lab.url("login"))) as session, session.cursor() as cursor:
+        cursor.execute("select count(*) from login_profile")
+        ((rows,),) = cursor.fetchall()
+    runs = Runs.of(spark, lab, tmp_path / "runs")
+    words = ["run", str(file), "--mode", "full", "--apply", "--yes", "--json", "--run-id", "gated", "--quality"]
+    words += ["--config", str(runs.settings_file), "--workspace", str(runs.folder)]
+    done = CliRunner().invoke(cli, words)
     assert isinstance(done.exception, GateClosedError)
     told = valid_output("run", done.stdout)
     failed = [(each["suite"], each["columns"], each["rows"]) for each in told["quality"]["failed"] if each["stops"]]
-    assert (False, [("own", ["email"], 60)]) == (told["quality"]["success"], failed)
+    assert (False, [("own", ["email"], rows)]) == (told["quality"]["success"], failed)
     others = [(each["suite"], each["columns"]) for each in told["quality"]["failed"] if not each["stops"]]
     assert [("findings", ["drift"])] == others
     folder = runs.folder / "gated"

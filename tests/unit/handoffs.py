@@ -103,7 +103,7 @@ def expected(suite: str = "own", *, success: bool = False, **changes: Any) -> Ch
     given: dict[str, Any] = {
         "suite": suite, "link": LINK, "expectation": "expect_column_values_to_not_be_null", "columns": ("phone",),
         "severity": "critical", "success": success, "why": "everybody can be called", "rows": 1000, "unexpected": 3,
-        "exception": None,
+        "exception": None, "said": "phone: 3 of 1,000 rows are missing",
     }  # fmt: skip
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
     return Checked(**{**given, **changes})

@@ -184,8 +184,8 @@ def test_what_people_are_told(kind: str, raised: list[Any]) -> None:
 
 def test_drift_does_not_close_the_gate() -> None:
     """That copies differ is what repair is for; that data cannot be trusted stops it."""
-    results = [expected(suite, expectation="expect_x", columns=("c",)) for suite in ("findings", "source")]
-    assert [f"{LINK}: expect_x of c"] == unmet(results)
+    results = [expected(suite, said=f"{suite}: x") for suite in ("findings", "source")]
+    assert [f"{LINK}: source: x"] == unmet(results)
 
 
 def test_a_request_is_read_as_it_was_written() -> None:

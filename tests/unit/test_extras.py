@@ -131,6 +131,7 @@ def test_every_module_that_is_imported_is_declared() -> None:
         for file in PACKAGE.rglob("*.py")
         for module in imported(ast.parse(file.read_text("utf-8")))
         if installed_as(module) not in core and not any(module in modules for modules in EXTRAS.values())
+        if (file.name, module) != ("lineage.py", "openlineage")  # where Airflow has it, and only then
     }
     assert set() == undeclared
 

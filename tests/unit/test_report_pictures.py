@@ -11,14 +11,49 @@ import pytest
 
 from reconcile.domain.finding import Difference, Hop, Status
 from reconcile.pipeline.story import story
-from reconcile.report.charts import bars_picture, fields_picture, flow_picture, heat_picture, trend_picture
+from reconcile.report.charts import (
+    bars_picture,
+    fields_picture,
+    flow_picture,
+    heat_picture,
+    measure_picture,
+    trend_picture,
+)
 from reconcile.report.lanes import MOST, lanes_picture
-from reconcile.report.model import Count, FieldCount, Flow, Heat, HeatRow, ShownRow, Story, Trend, TrendPoint
+from reconcile.report.model import (
+    Count,
+    FieldCount,
+    Flow,
+    Heat,
+    HeatRow,
+    Measured,
+    MeasuredPoint,
+    ShownRow,
+    Story,
+    Trend,
+    TrendPoint,
+)
 from reconcile.report.picture import Dot, Label, Picture
 from tests.unit.report_runs import AT, FIELDS, LINK, TOPIC, case, finding
 
 POINTS = tuple(TrendPoint(f"r{each}", AT + timedelta(days=each), each != 1, 100, each * 7) for each in range(4))
 HEAT = Heat(tuple(map(str, range(12))), (HeatRow("skipped", (5, *[0] * 11)),), 0)
+MEDIANS = Measured(
+    LINK,
+    "age",
+    "values",
+    "",
+    drifted=True,
+    points=tuple(MeasuredPoint("r", AT, each, (each - 9, each + 9)) for each in (-3, 40)),
+)
+SHARES = Measured(
+    LINK,
+    "status",
+    "values",
+    "",
+    drifted=False,
+    points=tuple(MeasuredPoint("r", AT, 0, None, each) for each in ({"<OK>": 0.9}, {})),
+)
 PICTURES = [
     flow_picture([Flow(Hop.SOURCE_TO_LOG, "never_published", 1), Flow(None, "expired", 100_000)]),
     flow_picture([]),
@@ -29,6 +64,10 @@ PICTURES = [
     fields_picture([FieldCount(LINK, "email", 1), FieldCount("user-account/billing", "a" * 90, 2)]),
     heat_picture(HEAT),
     heat_picture(Heat((), (), 0)),
+    measure_picture(Measured(LINK, None, "rows", "9 rows", drifted=False, points=(MeasuredPoint("r0", AT, 9),))),
+    measure_picture(Measured(LINK, "a", "missing", "", drifted=True, points=(MeasuredPoint("r0", AT, 0.0),) * 2)),
+    measure_picture(MEDIANS),
+    measure_picture(SHARES),
 ]
 
 

@@ -31,7 +31,7 @@ from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, findi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAILED = f"an expectation failed: {LINK}: expect_column_values_to_not_be_null of phone"
+FAILED = f"an expectation failed: {LINK}: phone: 3 of 1,000 rows are missing"
 SUITE = "    quality: [own.json]\n"
 
 
@@ -120,7 +120,7 @@ def test_what_failed_is_named_and_exits_1(world: World) -> None:
     world.results = [expected()]
     done = world.run("--quality")
     assert 1 == done.exit_code
-    assert "expect_column_values_to_not_be_null" in done.stdout
+    assert "3 of 1,000 rows are missing" in done.stdout
     assert "critical, stops a repair" in done.stdout
     assert "expectation of the data failed" in (Path(world.job.run.folder) / "report.html").read_text("utf-8")
 
@@ -249,7 +249,7 @@ def test_a_plan_is_refused_where_expectations_failed(tmp_path: Path) -> None:
     checked(job.run, expected(), expected("findings"))
     made = stage_plan.plan(job)
     assert [FAILED] == made.reasons
-    with pytest.raises(PlanRefusedError, match="expect_column_values_to_not_be_null of phone"):
+    with pytest.raises(PlanRefusedError, match="phone: 3 of 1,000 rows are missing"):
         require_applicable(job, made)
 
 

@@ -162,6 +162,13 @@ class SparkRows:
         return rows.join(wanted, rows[row_columns.ID].eqNullSafe(wanted["_wanted"]), "left_semi")
 
 
+def some_of(rows: DataFrame, wanted: int, of: int) -> DataFrame:
+    """Choose about so many rows of a side by the hashes of their ids: the same on both sides and each night."""
+    if of <= wanted:
+        return rows
+    return rows.where(f"pmod(xxhash64({row_columns.ID}), {of // wanted}) = 0")
+
+
 def _arrow(rows: list[tuple[Any, ...]], fields: int) -> pa.RecordBatch:
     names = row_columns.names(fields)
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
