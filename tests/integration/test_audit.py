@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from reconcile.cli import cli
 from reconcile.domain.cause import Cause
+from reconcile.errors import InvalidFileError
 from reconcile.files import committed
 from reconcile.gather.evidence import parked, plain_parked
 from reconcile.gather.log.plain_log import KeptLog
@@ -233,6 +234,77 @@ def test_a_cluster_finds_the_same(damaged: Lab, found: Findings, tmp_path: Path)
             on_cluster |= {(each["link"], each["aggregate_id"]): each for each in map(json.loads, lines)}
     ours, theirs = ({key: {**each, "run_id": ""} for key, each in said.items()} for said in (found, on_cluster))
     assert ours == theirs
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    """Write the contract of the accounts anew, with another text in place of one."""
+    text = committed("contracts", "user-account.yaml").read_text("utf-8")
+    assert old in text
+    file = folder / "contract.yaml"
+    file.write_text(text.replace(old, new), "utf-8")
+    return file
+
+
+def test_what_events_are_right_about_is_believed(summaries: dict[str, Summary]) -> None:
+    """No expression of the lab's contracts is doubted, whatever has been planted."""
+    assert [()] * len(CONTRACTS) == [each.doubted_events for each in summaries.values()]
+
+
+def test_an_event_that_never_tells_the_field_is_not_believed(runs: Runs, found: Findings, tmp_path: Path) -> None:
+    """No cause rests on it, and the run says how often it was right; all other causes are what they were."""
+    job, summary = runs.audited(changed(tmp_path, "event: $.email}", "event: upper($.email)}"), "doubted")
+    (doubted,) = summary.doubted_events
+    assert ("consumers[0].fields[1].event", "email", 0) == (doubted.path, doubted.field, doubted.matching)
+    assert doubted.tested > 1000
+    assert f"matches the source in 0 of {doubted.tested:,}: `consumers[0].fields[1].event`" in doubted.message
+    by_cause = {key: each["cause"] for key, each in findings(job).items()}
+    expected = {key: each for key, each in found.items() if key[0] == "user-account/login"}
+    assert expected.keys() == by_cause.keys()
+    of_others = {key for key, each in expected.items() if "email" not in {field["name"] for field in each["fields"]}}
+    assert {key: expected[key]["cause"] for key in of_others} == {key: by_cause[key] for key in of_others}
+    diverged = {key for key, cause in by_cause.items() if cause == Cause.PAYLOAD_DIVERGENCE}
+    assert diverged <= {key for key, each in expected.items() if each["cause"] == Cause.PAYLOAD_DIVERGENCE}
+
+
+def test_an_expression_that_spark_cannot_take_names_its_place(runs: Runs, tmp_path: Path) -> None:
+    """Before anything is read, all at once, and without a line of Java's."""
+    text = committed("contracts", "user-account.yaml").read_text("utf-8")
+    file = tmp_path / "contract.yaml"
+    file.write_text(
+        text.replace("event: $.email}", "event: 'upper($.email, 1)'}")
+        .replace("event: $.phone}", "event: $.phone $.phone}")
+        .replace("delete: tombstone", "delete: [tombstone, 'length($.id)']"),
+        "utf-8",
+    )
+    with pytest.raises(InvalidFileError) as caught:
+        runs.audited(file, "not-analysed")
+    said = {each.path: each.message for each in caught.value.problems}
+    paths = ["topic.delete[1]", "consumers[0].fields[1].event", "consumers[0].fields[2].event"]
+    assert paths == list(said)
+    assert "is no test: it gives int, and neither true nor false" == said[paths[0]]
+    assert "Spark does not take it: [WRONG_NUM_ARGS" in said[paths[1]]
+    assert "Syntax error at or near '$.phone'" in said[paths[2]]
+    assert all("\n" not in each and "java" not in each and "_path_" not in each for each in said.values())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "group: login-service",
+            "group: login-servce",
+            'never committed an offset of user-account; did you mean "login',
+        ),
+        ("name: user-account\n  format", "name: user-account.login.stash-2\n  format", "never held a record"),
+        ("name: user-account\n  format", "name: user-activity\n  format", "no record of user-activity has the id of a"),
+    ],
+)
+def test_what_can_tell_nothing_is_said_once(runs: Runs, tmp_path: Path, old: str, new: str, said: str) -> None:
+    """And not by every id that differs: the run could not tell, so that it stays out of trends too."""
+    job, summary = runs.audited(changed(tmp_path, old, new), f"groundless-{len(said)}")
+    (unread,) = summary.unread
+    assert said in unread.message
+    assert (2, False, (), {}) == (summary.exit_code, summary.complete, summary.links, findings(job))
 
 
 def test_a_trace_of_nobody_says_so(damaged: Lab, tmp_path: Path) -> None:
