@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say
+from reconcile.cli.output import print_json, say, say_next
 from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
@@ -42,4 +42,5 @@ def quality(context: click.Context, opening: AbstractContextManager[Job], as_jso
             if each.exception:
                 say(f"reconcile: {each.suite}: {each.expectation}: {each.exception}")
     report.tell()
+    say_next(f"plan {job.run.id}" if found.success else f"report {job.run.id}")
     context.exit(0 if found.success else FAILED)

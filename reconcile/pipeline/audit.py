@@ -21,7 +21,9 @@ from reconcile.audit.events import event_values
 from reconcile.audit.home_partition import Router
 from reconcile.audit.link_facts import KnownLog, Reach, field_rules, ledger_by_position, ledger_reach, link_facts
 from reconcile.audit.partitioner_inference import infer_from_log
+from reconcile.audit.topology.rule import listed
 from reconcile.config.validation import suggestion
+from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer
 from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
@@ -104,6 +106,7 @@ def audit(job: Job, terms: Mapping[str, PlanTerms], corrections: Collection[tupl
         )
     job.run.discard("audit")
     gathered = _gathered(job, inputs)
+    _require_known(job, gathered)
     tests = {name: _event_tests(job, gathered, job.contract.consumer(name)) for name in gathered.links}
     gathered, compared = _grounded(job, gathered, _compare(job, gathered, tests), tests)
     confirmed = _confirm(job, gathered, compared, corrections)
@@ -181,6 +184,25 @@ def _gathered(job: Job, inputs: Inputs) -> _Gathered:
         state,
         router,
     )
+
+
+def _require_known(job: Job, gathered: _Gathered) -> None:
+    """Raise RefusedError if neither side of any link has one of the ids that were asked for; say which are missing."""
+    if not job.scope.ids or gathered.unread:
+        return
+    missing = set(job.scope.ids)
+    for name in (table for each in gathered.links for table in (source_rows(each), copy_rows(each))):
+        rows = local_frames.rows(job.run.parquet(name, job.spark).select(row_columns.ID))
+        if rows is None:
+            return  # so many were asked for
+        missing -= {id_text for (id_text,) in rows}
+    if missing:
+        named = listed([quoted(each) for each in sorted(missing)])
+        if len(missing) == len(set(job.scope.ids)) and gathered.log.isEmpty():
+            raise RefusedError(
+                f"neither side has {named}, and no record is of it: see how the contract's ids are written"
+            )
+        _LOG.warning(f"neither side has {named}")
 
 
 def _event_tests(job: Job, gathered: _Gathered, consumer: Consumer) -> tuple[EventTest, ...]:
