@@ -214,4 +214,4 @@ def _body(plan: Plan, requester: Actor | None) -> str:
         lines += [f"  - {cause}: {number:,}" for cause, number in sorted(causes.items())]
     if plan.two_people:
         lines += ["", f"It needs two people: {requester or 'nobody known'} asked for it, and somebody else approves."]
-    return "\n".join([*lines, "", f"`reconcile plan --run {plan.run_id}` shows it line by line."])
+    return "\n".join([*lines, "", f"`reconcile plan {plan.run_id}` shows it line by line."])

@@ -8,13 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconcile.audit.columns import BAD, GONE, TELLS, UNTOLD, VALUES
+from reconcile.config.yamlfile import KeyPath, path_text
 from reconcile.contract.consumer import ComparedField, Consumer, EncodedValue
-from reconcile.contract.model import Topic
+from reconcile.contract.model import Contract, Topic
+from reconcile.contract.terms import TOMBSTONE
 from reconcile.domain import mapping, untold
 from reconcile.domain.canonical import CanonicalType
+from reconcile.errors import InvalidFileError, Problem, RefusedError
 from reconcile.gather.log import json_objects
 from reconcile.gather.log.history_columns import (
     DELETES,
@@ -82,6 +86,49 @@ def event_values(
         bad.alias(BAD),
         unsaid.alias(UNTOLD),
     )
+
+
+def require_analysed(spark: SparkSession, contract: Contract, file: Path) -> None:
+    """Raise InvalidFileError for each expression over events that Spark cannot make sense of; it runs nothing."""
+    problems = [Problem(path_text(path), said) for path, said in _unanalysed(spark, contract)]
+    if problems:
+        raise InvalidFileError(file, problems)
+
+
+def _unanalysed(spark: SparkSession, contract: Contract) -> Iterator[tuple[KeyPath, str]]:
+    several = isinstance(contract.topic.delete, tuple)
+    for number, test in enumerate(contract.topic.deletes):
+        if test != TOMBSTONE and (said := _problem(spark, test, is_test=True)):
+            yield ("topic", "delete", *([number] if several else [])), said
+    for index, consumer in enumerate(contract.consumers):
+        for number, field in enumerate(consumer.fields):
+            if isinstance(field.event, str) and (said := _problem(spark, field.event)):
+                yield ("consumers", index, "fields", number, "event"), said
+
+
+def _problem(spark: SparkSession, expression: str, *, is_test: bool = False) -> str | None:
+    """Say what Spark's parser or analyzer has against an expression."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql.types import BooleanType, StructType
+
+    names = {path: f"_path_{number}" for number, path in enumerate(mapping.paths(expression))}
+    struct = StructType()
+    for name in names.values():
+        struct = struct.add(name, "string")
+    try:
+        with lenient(spark):
+            column = parsed_sql.expression(spark, mapping.with_names(expression, names))
+            (found,) = spark.createDataFrame([], struct).select(column).schema
+    except RefusedError as error:
+        return str(error)
+    except (AnalysisException, ParseException) as error:
+        said = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0].rstrip(" .")
+        for path, name in reversed(names.items()):
+            said = said.replace(name, path)
+        return f"Spark does not take it: {said}"
+    if is_test and not isinstance(found.dataType, BooleanType):
+        return f"is no test: it gives {found.dataType.simpleString()}, and neither true nor false"
+    return None
 
 
 def with_gone(records: DataFrame, topic: Topic) -> DataFrame:

@@ -13,8 +13,9 @@ import click
 from reconcile.cli import options
 from reconcile.cli.ci import Ci, Outcome, of_error, told
 from reconcile.cli.output import print_json
-from reconcile.config.yamlfile import KeyPath, path_text
-from reconcile.contract.model import Contract, StashTable, json_schema, load_contract
+from reconcile.config.validation import Contradiction
+from reconcile.config.yamlfile import KeyPath
+from reconcile.contract.model import Contract, StashTable, examine_contract, json_schema, load_contract
 from reconcile.contract.terms import Rows
 from reconcile.domain.sql_calls import JDBC, SPARK, Calls, require_calls
 from reconcile.errors import InvalidFileError, Problem, SecretError
@@ -157,11 +158,15 @@ class _Checked:
     @classmethod
     def of(cls, file: Path, settings: Settings | None) -> _Checked:
         try:
-            checked = load_contract(file)
+            found = examine_contract(file)
         except InvalidFileError as error:
             return cls(file, error.problems)
-        problems = () if settings is None else tuple(_unknown(checked, settings)) or tuple(_called(checked, settings))
-        return cls(file, problems, tuple(checked.warnings()), _summary(checked))
+        checked, problems = found.model, found.problems
+        if settings is not None and checked is not None:
+            problems = found.with_contradictions((*_unknown(checked, settings), *_called(checked, settings)))
+        if problems or checked is None:
+            return cls(file, problems)
+        return cls(file, (), tuple(checked.warnings()), _summary(checked))
 
     def show(self) -> None:
         for warning in self.warnings:
@@ -182,16 +187,19 @@ class _Checked:
             yield Outcome(file, each.path or "the file", "warning", str(each), each.line)
 
 
-def _unknown(checked: Contract, settings: Settings) -> Iterator[Problem]:
-    named = [("source.store", checked.source.store), ("topic.cluster", checked.topic.cluster)]
+def _unknown(checked: Contract, settings: Settings) -> Iterator[Contradiction]:
+    named: list[tuple[KeyPath, str]] = [
+        (("source", "store"), checked.source.store),
+        (("topic", "cluster"), checked.topic.cluster),
+    ]
     if checked.topic.value_schema is not None and checked.topic.value_schema.registry is not None:
-        named.append(("topic.schema.registry", checked.topic.value_schema.registry))
-    named += [(f"consumers[{number}].store", each.store) for number, each in enumerate(checked.consumers)]
+        named.append((("topic", "schema", "registry"), checked.topic.value_schema.registry))
+    named += [(("consumers", number, "store"), each.store) for number, each in enumerate(checked.consumers)]
     for path, name in named:
         try:
             settings.connection(name)
         except UnknownConnectionError as error:
-            yield Problem(path, str(error))
+            yield path, str(error)
 
 
 def _no_postgres(settings: Settings, checked: Contract) -> dict[str, str]:
@@ -204,7 +212,7 @@ def _no_postgres(settings: Settings, checked: Contract) -> dict[str, str]:
     }
 
 
-def _called(checked: Contract, settings: Settings) -> Iterator[Problem]:
+def _called(checked: Contract, settings: Settings) -> Iterator[Contradiction]:
     """Find SQL that the kind of its store does not take; what kind that is stays open where a secret is not here."""
     from reconcile.gather.stores.contract_check import consumer_parts, source_parts
 
@@ -219,8 +227,8 @@ def _called(checked: Contract, settings: Settings) -> Iterator[Problem]:
             of_copy.append(((*here, "failure", "stash", "resolved"), stash.resolved or ""))
         sides.append((here, consumer, of_copy))
     for here, rows, texts in sides:
-        connection = settings.connection(rows.store)
-        if (calls := _calls_of(connection)) is None:
+        connection = settings.connections.get(rows.store)
+        if connection is None or (calls := _calls_of(connection)) is None:
             continue
         if calls is JDBC or isinstance(connection, Folder):  # another's query is no SQL
             texts.append(((*here, "query"), rows.query or ""))
@@ -228,7 +236,7 @@ def _called(checked: Contract, settings: Settings) -> Iterator[Problem]:
             try:
                 require_calls(text, calls, tables=calls is JDBC or path[-1] == "query")
             except ValueError as error:
-                yield Problem(path_text(path), str(error))
+                yield path, str(error)
 
 
 def _calls_of(connection: Connection) -> Calls | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say
+from reconcile.cli.output import print_json, say, say_next
 from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.domain.finding import Finding, to_data
@@ -24,36 +24,46 @@ from reconcile.workspace import handoff
 
 
 @click.command()
-@click.argument("run_id")
-@click.argument("aggregate_id", metavar="ID")
+@click.argument("words", metavar="RUN_ID|last ID", nargs=-1)
+@click.option("--run", "run_option", metavar="RUN_ID", help="The same as RUN_ID.")
 @options.consumers
 @options.settings
 @options.as_json
 def explain(
-    run_id: str, aggregate_id: str, consumers: tuple[str, ...], read_settings: options.ReadSettings, as_json: bool
+    words: tuple[str, ...],
+    run_option: str | None,
+    consumers: tuple[str, ...],
+    read_settings: options.ReadSettings,
+    as_json: bool,
 ) -> None:
     """Show the history of the aggregate ID in the run RUN_ID: its events, and what became of each."""
+    named = words if run_option is None else (run_option, *words)
+    if len(named) != 2:
+        raise click.UsageError("name one run, and one aggregate: RUN_ID ID, or last ID")
+    run_id, aggregate_id = named
     settings = read_settings()
     with run_of(run_id, settings) as (place, run):
         showing = Showing.of(run, settings, contract_of(run), place.spark)
         found = explained(showing, aggregate_id, consumers)
     if not found:
         raise RefusedError(
-            f"the run {run_id} did not look closely at {quoted(aggregate_id)}: it agreed, or neither side has it;"
+            f"the run {run.id} did not look closely at {quoted(aggregate_id)}: it agreed, or neither side has it;"
             f" `reconcile run CONTRACT --id {shlex.quote(aggregate_id)}` looks at it"
         )
     if as_json:
         from reconcile.cli.outputs import ExplainOutput  # the models of all commands load slowly
 
         stories = [
-            {**handoff.to_data(story), "finding": finding and to_data(finding, run_id)} for story, finding in found
+            {**handoff.to_data(story), "finding": finding and to_data(finding, run.id)} for story, finding in found
         ]
-        print_json(ExplainOutput(run_id=run_id, stories=stories))
+        print_json(ExplainOutput(run_id=run.id, stories=stories))
         return
     for story, finding in found:
         show(story, finding)
     if showing.redaction.note:
         say(f"reconcile: {showing.redaction.note}")
+    if any(finding is not None for _, finding in found):
+        say_next(f"plan {run.id}")
 
 
 def explained(

@@ -11,7 +11,7 @@ from itertools import islice
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say_next
 from reconcile.cli.outputs import FindingsOutput, RunsOutput
 from reconcile.cli.tables import console, table
 from reconcile.config.validation import not_among
@@ -25,7 +25,7 @@ from reconcile.report.csv import csv_of
 
 
 @click.command()
-@click.argument("run_id")
+@options.run_id
 @click.option(
     "--cause",
     "causes",
@@ -59,12 +59,14 @@ def findings(
         links = [_link(run.read(Summary), name) for name in consumers]
         lines = islice(tables.finding_lines(run, causes, links, spark=place.spark), limit)
         if as_json:
-            print_json(FindingsOutput(run_id=run_id, findings=list(map(json.loads, lines))))
+            print_json(FindingsOutput(run_id=run.id, findings=list(map(json.loads, lines))))
         elif (form or ("table" if sys.stdout.isatty() else "jsonl")) == "jsonl":
             for line in lines:
                 click.echo(json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace"))
         else:
             _print(islice(tables.findings(run, causes, links, spark=place.spark), limit), form)
+    if not as_json and sys.stdout.isatty():
+        say_next(f"explain {run.id} ID")
 
 
 @click.command()

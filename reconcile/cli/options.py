@@ -122,5 +122,15 @@ def new_run_id(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_id(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --run."""
-    return click.option("--run", "run_id", required=True, metavar="RUN_ID", help="The run.")(command)
+    """Add the argument RUN_ID, which may be `last`, and --run, which is the same for scripts."""
+
+    @click.argument("run_argument", metavar="RUN_ID|last", required=False)
+    @click.option("--run", "run_option", metavar="RUN_ID", help="The same as RUN_ID.")
+    @wraps(command)
+    def with_run(*given: Any, run_argument: str | None, run_option: str | None, **more: Any) -> Any:
+        named = run_argument or run_option
+        if named is None or (run_argument and run_option):
+            raise click.UsageError("name one run: RUN_ID, or last for the newest")
+        return command(*given, run_id=named, **more)
+
+    return with_run

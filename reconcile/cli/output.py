@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import click
@@ -37,6 +38,13 @@ def visible(text: str, *, lines: bool = True) -> str:
 def say(message: str) -> None:
     """Print words for people on stderr, apart from the data."""
     click.echo(visible(message), err=True)
+
+
+def say_next(*commands: str) -> None:
+    """Say on stderr which command to type next, or which others, with the settings of this one."""
+    given = click.get_current_context().params
+    options = [f"--{name} {shlex.quote(str(value))}" for name in ("config", "workspace") if (value := given.get(name))]
+    say(f"next: {', or '.join(' '.join(['reconcile', each, *options]) for each in commands)}")
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json
+from reconcile.cli.output import print_json, say_next
 from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
 from reconcile.cli.tables import console, table
@@ -43,4 +43,6 @@ def quality(context: click.Context, opening: AbstractContextManager[Job], as_jso
             shown.add_row(f"{each.link or 'the log'}, {each.suite}", "ok" if each.success else result, what)
         console().print(shown)
     report.tell()
-    context.exit(FAILED if any(each.stops and each not in mended for each in found.results) else 0)
+    failed = any(each.stops and each not in mended for each in found.results)
+    say_next(f"report {job.run.id}" if failed else f"plan {job.run.id}")
+    context.exit(FAILED if failed else 0)

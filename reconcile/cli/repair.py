@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say
+from reconcile.cli.output import print_json, say, say_next
 from reconcile.cli.tables import console, show_approvals, table
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, job_of
@@ -59,6 +59,8 @@ def plan(
         show_plan(made, limit)
     for reason in made.reasons:
         say(f"reconcile: refused: {reason}")
+    if not made.reasons and any(True for _ in made.corrections):
+        say_next(f"apply {made.run_id}")
     context.exit(REFUSED if made.reasons else 0)
 
 
@@ -92,6 +94,7 @@ def apply(
         print_json(applied)
     else:
         show_applied(applied)
+    say_next(f"verify {applied.run_id}")
 
 
 @click.command()
@@ -120,6 +123,7 @@ def verify(
         print_json(verified.model_copy(update={"exit_code": code}))
     else:
         show_verified(verified)
+    say_next(f"{'verify' if verified.unverified else 'report'} {verified.run_id}")
     context.exit(code)
 
 
@@ -237,4 +241,4 @@ def _verdict(made: Plan) -> str:
         return "The plan is refused: nothing of it may be applied."
     if not count:
         return "There is nothing that a correction could mend."
-    return f"{count:,} corrections; nothing is emitted before `reconcile apply --run {made.run_id}`."
+    return f"{count:,} corrections; nothing is emitted before `reconcile apply {made.run_id}`."

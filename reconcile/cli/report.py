@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say
+from reconcile.cli.output import print_json, say, say_next
 from reconcile.cli.tables import FIGURES, console, figures, show_approvals, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
@@ -20,8 +20,7 @@ _MOST_AFFECTED = 10
 
 
 @click.command()
-@click.argument("run_argument", metavar="[RUN_ID]", required=False)
-@click.option("--run", "run_option", metavar="RUN_ID", help="The same as RUN_ID.")
+@options.run_id
 @click.option("--contract", type=click.Path(path_type=Path), help="The contract, if its file has moved.")
 @click.option(
     "--format",
@@ -33,8 +32,7 @@ _MOST_AFFECTED = 10
 @options.settings
 @options.as_json
 def report(
-    run_argument: str | None,
-    run_option: str | None,
+    run_id: str,
     contract: Path | None,
     form: str | None,
     output: Path | None,
@@ -42,9 +40,6 @@ def report(
     as_json: bool,
 ) -> None:
     """Show the run RUN_ID, and write its report as HTML, CSV, JSON and Prometheus text into its folder."""
-    run_id = run_argument or run_option
-    if run_id is None or (run_argument and run_option):
-        raise click.UsageError("name one run: RUN_ID, or --run RUN_ID")
     if output is not None and form is None:
         raise click.UsageError("--output needs --format")
     settings = read_settings()
@@ -68,6 +63,8 @@ def report(
         return
     show(found)
     say(f"written to {files['html']}")
+    if found.total:
+        say_next(f"findings {run.id}")
 
 
 @dataclass(frozen=True)

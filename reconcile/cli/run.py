@@ -11,7 +11,7 @@ from typing import Any, get_args
 import click
 
 from reconcile.cli import options, repair
-from reconcile.cli.output import print_json, say
+from reconcile.cli.output import print_json, say, say_next
 from reconcile.cli.outputs import (
     AuditOutput,
     FailedExpectations,
@@ -106,7 +106,8 @@ def run(context: click.Context, /, **given: Any) -> None:
     if wanted.yes and not wanted.apply:
         raise click.UsageError("--yes says yes to --apply, which is not there")
     with wanted.job() as job:
-        say(f"run {job.run.id}")
+        say(_made_before(job) or f"run {job.run.id}")
+        ended = job.run.read_if_there(Verified)
         checking = (
             any(each.quality or each.distributions for each in job.consumers)
             if wanted.quality is None
@@ -127,7 +128,7 @@ def run(context: click.Context, /, **given: Any) -> None:
                     show_quality(quality)
             repaired, failure = _repaired(job, results, wanted.yes, wanted.as_json) if wanted.apply else (None, None)
         report = write_report(job)
-    code = exit_code_with((repaired or summary).exit_code, len(unmet(results)))
+    code = exit_code_with((repaired or ended or summary).exit_code, len(unmet(results)))
     if repair.say_not_recorded(summary, repaired) or failure is not None or report.failure is not None:
         code = repair.REFUSED
     if wanted.as_json:
@@ -142,6 +143,8 @@ def run(context: click.Context, /, **given: Any) -> None:
     report.tell()
     if failure is not None:
         raise failure
+    if repaired is None:
+        _say_next(job, summary)
     context.exit(code)
 
 
@@ -180,11 +183,12 @@ def gather(
         manifests = [each for each in job.run.manifests() if each.stage == "gather"]
     if as_json:
         artifacts = {each.name: TableRows(rows=each.rows, complete=each.complete) for each in manifests}
-        print_json(GatherOutput(**{**dict(gathered), "run_id": run_id, "artifacts": artifacts}))
+        print_json(GatherOutput(**{**dict(gathered), "run_id": job.run.id, "artifacts": artifacts}))
     else:
         for each in manifests:
             click.echo(f"{each.name:<24} {each.rows:>12,} rows{'' if each.complete else '  incomplete'}")
     _say_unread(gathered)
+    say_next(f"audit {job.run.id}")
     context.exit(2 if gathered.unread else 0)
 
 
@@ -202,7 +206,17 @@ def audit(context: click.Context, opening: AbstractContextManager[Job], as_json:
         _say_unread(summary)
     else:
         _show(job, summary)
+    _say_next(job, summary)
     context.exit(code)
+
+
+def _made_before(job: Job) -> str | None:
+    """Say when a run was made that is asked for again under its id; None for one that is new, or has yet to end."""
+    summary = job.run.read_if_there(Summary)
+    if summary is None or not summary.complete:
+        return None
+    at = f"{job.run.manifest(Summary.ARTIFACT).created_at:%Y-%m-%d %H:%M} UTC"
+    return f"run {job.run.id} was made at {at} and is complete: nothing is compared again, and this is what it found"
 
 
 def _repaired(
@@ -242,6 +256,13 @@ def _show(job: Job, summary: Summary) -> None:
 def _audited(job: Job, summary: Summary, report: str | None, code: int) -> dict[str, Any]:
     artifacts = RunArtifacts(report=report, findings=f"{job.run.folder}/{FINDINGS}")
     return {**dict(summary), "run_id": job.run.id, "artifacts": artifacts, "exit_code": code}
+
+
+def _say_next(job: Job, summary: Summary) -> None:
+    if any(each.findings for each in summary.links):
+        say_next(f"findings {job.run.id}", f"plan {job.run.id}")
+    else:
+        say_next(f"report {job.run.id}")
 
 
 def _say_unread(read: Summary | Gathered) -> None:

@@ -59,6 +59,8 @@ def show_summary(run_id: str, summary: Summary) -> None:
         if (drift := each.over_time) and (drift.opened or drift.returned or drift.closed):
             counts = f"{drift.opened:,} new, {drift.returned:,} came back, {drift.closed:,} gone"
             out.print(f"{each.link}: {counts} since the runs before")
+    for doubted in summary.doubted_events:
+        out.print(f"warning: {doubted.message}.")
     for line in _looked_at(summary):
         out.print(line)
     out.print(_verdict(run_id, summary))

@@ -45,6 +45,8 @@ class Document:
     lines: Mapping[KeyPath, int]
     written: Mapping[KeyPath, str]
     """How the file writes each value that is not text: `no` where `value` holds False."""
+    problems: tuple[tuple[KeyPath, Problem], ...] = ()
+    """What is wrong with how it is written, each with its place; the values of these places mean nothing."""
 
     def line(self, path: KeyPath) -> int | None:
         """Look up the line of a path, or of what is nearest above it."""
@@ -59,14 +61,23 @@ class Document:
 
 def load(file: Path) -> Document:
     """Read a file whose top is a mapping; raise InvalidFileError with every problem."""
+    document = read(file)
+    if document.problems:
+        problems = [problem for _, problem in document.problems]
+        raise InvalidFileError(file, sorted(problems, key=lambda problem: problem.line or 0))
+    return document
+
+
+def read(file: Path) -> Document:
+    """Read a file as far as it can be read; raise InvalidFileError where it has no keys and values at all."""
     root, reader = _root(file), _Reader()
     value = reader.value(root, ())
     if not isinstance(value, dict):
         found = "a list" if isinstance(value, list) else "a single value"
-        reader.problems.append(Problem("", f"must hold keys and values (`key: value`), found {found}", root.line))
-    if reader.problems:
-        raise InvalidFileError(file, sorted(reader.problems, key=lambda problem: problem.line or 0))
-    return Document(value, reader.lines, reader.written)
+        problems = [problem for _, problem in reader.problems]
+        problems.append(Problem("", f"must hold keys and values (`key: value`), found {found}", root.line))
+        raise InvalidFileError(file, sorted(problems, key=lambda problem: problem.line or 0))
+    return Document(value, reader.lines, reader.written, tuple(reader.problems))
 
 
 def path_text(path: KeyPath) -> str:
@@ -150,7 +161,7 @@ class _Reader:
     """Turns a tree into plain values, and collects what is wrong on the way."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[tuple[KeyPath, Problem]] = []
         self.lines: dict[KeyPath, int] = {}
         self.written: dict[KeyPath, str] = {}
 
@@ -240,7 +251,7 @@ class _Reader:
 
     def _problem(self, path: KeyPath, message: str, line: int) -> None:
         if len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(Problem(path_text(path), message, line))
+            self.problems.append((path, Problem(path_text(path), message, line)))
 
 
 def misread(value: object, written: str) -> str:

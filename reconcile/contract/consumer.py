@@ -7,11 +7,11 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from reconcile.config.durations import Duration
 from reconcile.config.text import Text
-from reconcile.config.validation import Model, not_among, require_consistent
+from reconcile.config.validation import Contradiction, Model, not_among
 from reconcile.config.yamlfile import KeyPath, quoted
 from reconcile.contract.terms import (
     Amount,
@@ -145,11 +145,10 @@ class Ledger(Model):
     at: Text | None = None
     """The column with the time at which the event was applied."""
 
-    @model_validator(mode="after")
-    def _identifies_events(self) -> Ledger:
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         if self.event_id is None and (self.partition is None or self.offset is None):
-            require_consistent([((), "needs `event_id`, or both `partition` and `offset`")])
-        return self
+            yield (), "needs `event_id`, or both `partition` and `offset`"
 
 
 class Failure(Model):
@@ -168,19 +167,16 @@ class Failure(Model):
     ledger: Ledger | None = None
     """The table in which the consumer notes what it applied: the strongest evidence of what it did."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Failure:
-        found: list[tuple[KeyPath, str]] = []
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         needed = _POLICY_NEEDS.get(self.policy)
         if needed and not getattr(self, needed):
-            found.append((("policy",), f"the policy {self.policy} needs `{needed}`"))
+            yield ("policy",), f"the policy {self.policy} needs `{needed}`"
         first: dict[str, KeyPath] = {}
         for path, topic in self.topics():
             if topic in first:
-                found.append((path, f"the topic {topic} is already named in this failure block"))
+                yield path, f"the topic {topic} is already named in this failure block"
             first.setdefault(topic, path)
-        require_consistent(found)
-        return self
 
     def topics(self) -> Iterator[tuple[KeyPath, str]]:
         """List each topic for failed events, with its path."""
@@ -364,23 +360,21 @@ class Consumer(Rows):
     distributions: Distributions | None = None
     """How far the distributions of values may move between nights; left out, they are not looked at."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Consumer:
-        found = rows_contradictions(self)
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
+        yield from rows_contradictions(self)
         seen: set[str] = set()
         for index, field in enumerate(self.fields):
             if field.name in seen:
-                found.append((("fields", index, "name"), f"the field {quoted(field.name)} is already there"))
+                yield ("fields", index, "name"), f"the field {quoted(field.name)} is already there"
             seen.add(field.name)
             if field.apply == "add" and field.event is None:
-                message = "`apply: add` needs `event`, which tells how much each event adds"
-                found.append((("fields", index, "apply"), message))
+                yield ("fields", index, "apply"), "`apply: add` needs `event`, which tells how much each event adds"
         if self.expires and self.semantics == "records":
-            found.append((("expires",), "is for copies of state: a record that is gone is lost"))
+            yield ("expires",), "is for copies of state: a record that is gone is lost"
         if self.repair.compensate:
-            found += [(("repair", "compensate"), message) for message in self._against_compensation()]
-        require_consistent(found)
-        return self
+            for message in self._against_compensation():
+                yield ("repair", "compensate"), message
 
     def _against_compensation(self) -> Iterator[str]:
         """Say what it takes for an event with a difference to be added once, and by this consumer alone."""

@@ -10,13 +10,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic.json_schema import GenerateJsonSchema
 
 from reconcile.config import durations
 from reconcile.config.text import Text
-from reconcile.config.validation import Model, require_consistent, validated
-from reconcile.config.yamlfile import KeyPath, load, quoted
+from reconcile.config.validation import Contradiction, Examined, Model, examined, validated
+from reconcile.config.yamlfile import KeyPath, quoted, read
 from reconcile.contract.consumer import Consumer, DelayedTopic, FailureTopic, Ledger, RepairTopic, StashTable
 from reconcile.contract.terms import (
     TOMBSTONE,
@@ -115,10 +115,9 @@ class Source(Rows):
         declared = self.version.dense if isinstance(self.version, SourceVersion) else "auto"
         return None if declared == "auto" else declared == "yes"
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Source:
-        require_consistent(rows_contradictions(self))
-        return self
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
+        yield from rows_contradictions(self)
 
 
 class Key(Model):
@@ -139,12 +138,11 @@ class ValueSchema(Model):
     registry: Text | None = None
     """The name of the connection to the schema registry."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ValueSchema:
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         if (self.file is None) == (self.registry is None):
             which = "neither is there" if self.file is None else "both are there"
-            require_consistent([((), f"needs either `file` or `registry`; {which}")])
-        return self
+            yield (), f"needs either `file` or `registry`; {which}"
 
 
 class Topic(Model):
@@ -185,22 +183,19 @@ class Topic(Model):
     value: Annotated[dict[Text, Sql], Field(min_length=1)] | None = None
     """How a value is built from a row of the source, for corrections: JSON fields, and SQL for each."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Topic:
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         if self.format == "avro" and self.value_schema is None:
-            message = "avro values need `schema: {file: ...}` or `schema: {registry: ...}`"
-            require_consistent([(("format",), message)])
+            yield ("format",), "avro values need `schema: {file: ...}` or `schema: {registry: ...}`"
         by_registry = self.value_schema is not None and self.value_schema.registry is not None
         if self.key.type == "schema" and not by_registry:
-            require_consistent([(("key", "type"), "keys by their schema need `schema: {registry: ...}`")])
+            yield ("key", "type"), "keys by their schema need `schema: {registry: ...}`"
         if self.format in ("json-schema", "protobuf") and not by_registry:
-            message = f"{self.format} values need `schema: {{registry: ...}}`"
-            require_consistent([(("format",), message)])
+            yield ("format",), f"{self.format} values need `schema: {{registry: ...}}`"
         unknown = [each for each in self.deletions if each != TOMBSTONE and deletion.writable(each) is None]
         if self.delete_as is not None and unknown:
             message = f"{quoted(unknown[0])} says not what to write: write tombstone, or a test `$.path == value`"
-            require_consistent([(("delete_as",), message)])
-        return self
+            yield ("delete_as",), message
 
     @property
     def deletes(self) -> tuple[str, ...]:
@@ -243,46 +238,43 @@ class Contract(Model):
     incremental: Incremental | None = None
     """Nightly runs look only at what may have changed; left out, they compare everything."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Contract:
-        found: list[tuple[KeyPath, str]] = []
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         if len(self.source.id) > 1 and self.topic.key.type not in ("json", "schema"):
             message = "an id of several columns needs the key type json, or schema"
-            found.append((("topic", "key", "type"), message))
+            yield ("topic", "key", "type"), message
         failure_topics = {topic for consumer in self.consumers for _, topic in consumer.failure.topics()}
         names: set[str] = set()
         for index, consumer in enumerate(self.consumers):
             here: KeyPath = ("consumers", index)
             if consumer.name in names:
-                found.append(((*here, "name"), f"there is already a consumer {consumer.name}"))
+                yield (*here, "name"), f"there is already a consumer {consumer.name}"
             names.add(consumer.name)
             if len(consumer.id) != len(self.source.id):
                 message = f"has {len(consumer.id)} columns, the source's id has {len(self.source.id)}"
-                found.append(((*here, "id"), message))
+                yield (*here, "id"), message
             for path, topic in consumer.failure.topics():
                 if topic == self.topic.name:
-                    found.append(((*here, "failure", *path), "is the main topic; failed events need one of their own"))
+                    yield (*here, "failure", *path), "is the main topic; failed events need one of their own"
             route = consumer.repair.route
             if isinstance(route, RepairTopic):
                 path = (*here, "repair", "route", "topic")
                 if route.topic == self.topic.name:
-                    found.append((path, "is the main topic: write `route: main`"))
+                    yield path, "is the main topic: write `route: main`"
                 elif route.topic in failure_topics:
-                    found.append((path, "is a topic for failed events; corrections need one of their own"))
+                    yield path, "is a topic for failed events; corrections need one of their own"
                 others = [each.name for each in self.consumers if each is not consumer and each.repair.route == route]
                 if consumer.repair.compensate and others:
                     message = f"is the route of {', '.join(others)} too, which would add the differences as well"
-                    found.append((path, message))
+                    yield path, message
             if consumer.repair.deletes and not self.topic.deletions:
                 message = "`topic.delete` names several forms: say in `topic.delete_as` how a deletion is written"
-                found.append(((*here, "repair", "deletes"), message))
+                yield (*here, "repair", "deletes"), message
             if consumer.repair.compensate and self.topic.format == "debezium-json" and self.topic.event_id is None:
                 message = (
                     "needs topic.event_id: corrections have no position in the source, by which a ledger knows events"
                 )
-                found.append(((*here, "repair", "compensate"), message))
-        require_consistent(found)
-        return self
+                yield (*here, "repair", "compensate"), message
 
     def consumer(self, name: str) -> Consumer:
         """Choose a consumer by its name; raise KeyError if there is none."""
@@ -344,7 +336,12 @@ def _digest(said: dict[str, Any]) -> str:
 
 def load_contract(path: Path) -> Contract:
     """Read a contract; raise InvalidFileError with every problem in it."""
-    return validated(Contract, load(path), path)
+    return validated(Contract, read(path), path)
+
+
+def examine_contract(path: Path) -> Examined[Contract]:
+    """Read a contract for all that is wrong in it; raise InvalidFileError where nothing can be read."""
+    return examined(Contract, read(path))
 
 
 def json_schema() -> dict[str, Any]:

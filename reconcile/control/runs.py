@@ -60,6 +60,12 @@ class Runs:
         with self._database.reading() as connection:
             return _record(require_begun(connection, run_id))
 
+    def drift(self, run_id: str) -> dict[str, Drift]:
+        """Query what a run changed among the findings over time, by link."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(drift).where(drift.c.run_id == run_id))
+            return {row.link: _drift(row) for row in rows}
+
     def history(self, contract: str, limit: int = 50) -> list[DriftPoint]:
         """Query what the last runs of a contract that ended found, link by link, oldest first.
 
@@ -71,10 +77,7 @@ class Runs:
         with self._database.reading() as connection:
             records = [_record(row) for row in connection.execute(statement)][::-1]
             rows = connection.execute(select(drift).where(drift.c.run_id.in_([record.id for record in records])))
-            changes = {
-                (row.run_id, row.link): Drift(row.complete, row.opened, row.returned, row.closed, row.still_open)
-                for row in rows
-            }
+            changes = {(row.run_id, row.link): _drift(row) for row in rows}
         return [
             DriftPoint(
                 run_id=record.id,
@@ -94,6 +97,10 @@ def require_begun(connection: Connection, run_id: str) -> Row[Any]:
     if row is None:
         raise RunNotBegunError(f"the control store knows no run {run_id}: begin it first")
     return row
+
+
+def _drift(row: Row[Any]) -> Drift:
+    return Drift(row.complete, row.opened, row.returned, row.closed, row.still_open)
 
 
 def _data(figures: LinkFigures) -> dict[str, Any]:

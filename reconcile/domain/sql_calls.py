@@ -7,8 +7,9 @@ engine, so that a contract that calls what it may not is refused before any star
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 _OF_SPARK = """
     any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or
@@ -127,6 +128,7 @@ def require_calls(text: str, allowed: Calls, *, tables: bool = False) -> None:
     Unless it may ask `tables`, it is an expression over one row.
     """
     awaited: list[str] = []
+    called: list[str] = []
     before: list[re.Match[str]] = []
     for token in _tokens(text, allowed):
         word = token.group().lower()
@@ -141,7 +143,7 @@ def require_calls(text: str, allowed: Calls, *, tables: bool = False) -> None:
         if last == "using" and token["string"]:
             raise ValueError("`using` and a text would run a program")
         if word == "(":
-            _require_call(before, allowed)
+            called += _called(before)
         if word in _CLOSES:
             awaited.append(_CLOSES[word])
         elif word in _CLOSES.values() and (not awaited or awaited.pop() != word):
@@ -149,14 +151,21 @@ def require_calls(text: str, allowed: Calls, *, tables: bool = False) -> None:
         before = [*before[-1:], token]
     if awaited:
         raise ValueError(f"a `{awaited[-1]}` is missing")
+    require_functions(called, allowed)
 
 
-def require_function(name: str, allowed: Calls) -> None:
-    """Raise ValueError for a function that is not among those that may be called."""
-    if name.lower() not in allowed.functions:
+def require_functions(names: Iterable[str], allowed: Calls) -> None:
+    """Raise ValueError for functions that are not among those that may be called."""
+    unknown = [name for name in dict.fromkeys(names) if name.lower() not in allowed.functions]
+    if unknown:
+        which = "functions" if len(unknown) > 1 else "function"
+        known = sorted(allowed.functions)
+        near = (each for name in unknown for each in get_close_matches(name.lower()[:100], known, n=1))
+        meant = ", ".join(f'"{each}"' for each in near)
         raise ValueError(
-            f"the function {name} may not be called in SQL for {allowed.engine}: docs/security.md says which may; what"
-            " the store itself can compute, put into a view there"
+            f"the {which} {', '.join(unknown)} may not be called in SQL for {allowed.engine}"
+            f"{f'; did you mean {meant}?' if meant else ':'} docs/security.md says which may; what the store"
+            " itself can compute, put into a view there"
         )
 
 
@@ -175,8 +184,8 @@ def _tokens(text: str, allowed: Calls) -> Iterator[re.Match[str]]:
             yield token
 
 
-def _require_call(before: list[re.Match[str]], allowed: Calls) -> None:
-    """Look at what stands before a parenthesis."""
+def _called(before: list[re.Match[str]]) -> Iterator[str]:
+    """Name the function that is called, by what stands before a parenthesis."""
     if not before or before[-1]["number"] or before[-1]["sign"]:
         return
     name, previous = before[-1].group(), before[0].group().lower() if len(before) > 1 else ""
@@ -184,7 +193,7 @@ def _require_call(before: list[re.Match[str]], allowed: Calls) -> None:
         raise ValueError(f"a function is called by its name alone, and not as one of something: .{name}")
     if before[-1]["name"]:
         if name.lower() not in _KEYWORDS and previous != "as":
-            require_function(name, allowed)
+            yield name
     elif name[0] != "'":
         raise ValueError(f"a function's name is not quoted: {_shown(name)}")
 

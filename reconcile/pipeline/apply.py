@@ -117,7 +117,7 @@ class _Applying:
             emitted += len({each.correction_id for each in records if each.offset is not None})
         return (
             f"stopped: {emitted:,} of {planned_for:,} corrections are emitted, and nothing is half done;"
-            f" `reconcile apply --run {self.plan.run_id}` goes on"
+            f" `reconcile apply {self.plan.run_id}` goes on"
         )
 
     def applied(self, dropped: Mapping[str, Mapping[str, str]], approvals: tuple[Approval, ...]) -> Applied:

@@ -91,12 +91,12 @@ def require_approved(control: ControlStore, plan: Plan) -> tuple[Approval, ...]:
         raise PlanReplacedError(
             f"the plan of the run {plan.run_id} is not the one that {last.approver} approved at"
             f" {last.approved_at:%Y-%m-%d %H:%M:%S} UTC: it was made anew. Review it with"
-            f" `reconcile plan --run {plan.run_id}`, and approve it again"
+            f" `reconcile plan {plan.run_id}`, and approve it again"
         )
     who = " by somebody who did not ask for the run" if plan.two_people else ""
     raise NotApprovedError(
         f"{', '.join(plan.to_approve)}: the contract asks for approval{who} (repair.approval): review the plan with"
-        f" `reconcile plan --run {plan.run_id}`, and say --yes"
+        f" `reconcile plan {plan.run_id}`, and say --yes"
     )
 
 
@@ -125,5 +125,5 @@ def _require_other(control: ControlStore, run_id: str, approver: Actor) -> None:
     if requester.may_be(approver):
         raise OwnRequestError(
             f"{requester} asked for the run {run_id}, so that {approver} may not approve its plan: the contract wants"
-            f" two people (repair.approval: two-people). Somebody else has to: `reconcile apply --run {run_id} --yes`"
+            f" two people (repair.approval: two-people). Somebody else has to: `reconcile apply {run_id} --yes`"
         )

@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from reconcile.audit import compare, latent_candidates, redacted_rows
+from reconcile.audit import compare, event_tests, latent_candidates, redacted_rows
 from reconcile.audit.cases import SCHEMA, Attributing, Readings, case_rows, kept, newest
 from reconcile.audit.columns import ID
+from reconcile.audit.event_tests import EventTest
 from reconcile.audit.events import event_values
 from reconcile.audit.home_partition import Router
 from reconcile.audit.link_facts import KnownLog, Reach, field_rules, ledger_by_position, ledger_reach, link_facts
 from reconcile.audit.partitioner_inference import infer_from_log
+from reconcile.audit.topology.rule import listed
+from reconcile.config.validation import suggestion
+from reconcile.config.yamlfile import quoted
 from reconcile.contract.model import Consumer
 from reconcile.domain.case import FieldRule, Link
 from reconcile.domain.key import rebuilds
@@ -35,11 +39,13 @@ from reconcile.gather.log.records import is_origin
 from reconcile.gather.log.state import KeptState, Known, LogState
 from reconcile.gather.log.undecided import UndecidedRecords
 from reconcile.gather.stores import row_columns
+from reconcile.gather.topology_facts import readers
 from reconcile.pipeline import gather as gathering
 from reconcile.pipeline import tables
 from reconcile.pipeline.changes import with_scope
 from reconcile.pipeline.handoffs import (
     FINDINGS,
+    DoubtedEvent,
     Fence,
     Gathered,
     GatheredLink,
@@ -53,6 +59,7 @@ from reconcile.pipeline.handoffs import (
     suspected,
 )
 from reconcile.pipeline.job import Job
+from reconcile.pipeline.log_view import cluster_client
 from reconcile.pipeline.logs import about, timed
 from reconcile.pipeline.redaction import gathered_redactor
 from reconcile.pipeline.summary import Counted, summary
@@ -76,6 +83,8 @@ _ATTRIBUTED = 5000
 """So many cases are attributed in this process: of more, all cores take a share."""
 _CASES = 5000
 """At most about so many are attributed in one task."""
+_FIRST = 100
+"""So many rows of a side are looked for in the log before all are."""
 _KEYS = 100
 """So many keys show how they are written."""
 
@@ -97,9 +106,12 @@ def audit(job: Job, terms: Mapping[str, PlanTerms], corrections: Collection[tupl
         )
     job.run.discard("audit")
     gathered = _gathered(job, inputs)
-    compared = _compare(job, gathered)
+    _require_known(job, gathered)
+    tests = {name: _event_tests(job, gathered, job.contract.consumer(name)) for name in gathered.links}
+    gathered, compared = _grounded(job, gathered, _compare(job, gathered, tests), tests)
     confirmed = _confirm(job, gathered, compared, corrections)
-    _publish(job, gathered, compared, confirmed, _attribute(job, gathered, confirmed.links, terms))
+    doubted = [each for tested in tests.values() for each in tested if each.failed]
+    _publish(job, gathered, compared, confirmed, _attribute(job, gathered, confirmed.links, terms), doubted)
 
 
 @dataclass(frozen=True)
@@ -113,6 +125,7 @@ class _Gathered:
     """By consumer."""
     unread: Mapping[str, UnreadableLink]
     """By link."""
+    history: History
     log: DataFrame
     """The records of the ids of this run."""
     redactors: Mapping[str, Redactor]
@@ -165,6 +178,7 @@ def _gathered(job: Job, inputs: Inputs) -> _Gathered:
         fence,
         {each.consumer: each for each in gathered.links},
         {each.link: each for each in gathered.unread},
+        history,
         history.records(job.spark, ids),
         redactors,
         state,
@@ -172,7 +186,48 @@ def _gathered(job: Job, inputs: Inputs) -> _Gathered:
     )
 
 
-def _compare(job: Job, gathered: _Gathered) -> _Compared:
+def _require_known(job: Job, gathered: _Gathered) -> None:
+    """Raise RefusedError if neither side of any link has one of the ids that were asked for; say which are missing."""
+    if not job.scope.ids or gathered.unread:
+        return
+    missing = set(job.scope.ids)
+    for name in (table for each in gathered.links for table in (source_rows(each), copy_rows(each))):
+        rows = local_frames.rows(job.run.parquet(name, job.spark).select(row_columns.ID))
+        if rows is None:
+            return  # so many were asked for
+        missing -= {id_text for (id_text,) in rows}
+    if missing:
+        named = listed([quoted(each) for each in sorted(missing)])
+        if len(missing) == len(set(job.scope.ids)) and gathered.log.isEmpty():
+            raise RefusedError(
+                f"neither side has {named}, and no record is of it: see how the contract's ids are written"
+            )
+        _LOG.warning(f"neither side has {named}")
+
+
+def _event_tests(job: Job, gathered: _Gathered, consumer: Consumer) -> tuple[EventTest, ...]:
+    """Test what the contract says of events on a sample of the rows that agree."""
+    names, link, run = (source_rows(consumer.name), copy_rows(consumer.name)), gathered.links[consumer.name], job.run
+    of = run.manifest(names[0]).rows
+    if not of or not run.manifest(names[1]).rows:
+        return ()
+    here = [run.table(each, _COMPARED, _COMPARED_BYTES) for each in names]
+    ours, theirs = (
+        event_tests.sample_by_spark(run.parquet(name, job.spark), of)
+        if table is None
+        else event_tests.sample(table, of)
+        for name, table in zip(names, here, strict=True)
+    )
+    agreed = event_tests.agreeing(ours, theirs, field_rules(consumer, link.form))
+    redactor = gathered.redactors[consumer.name]
+    tests = event_tests.evaluate(job.spark, gathered.history, job.contract, consumer, link.form, agreed, redactor)
+    for each in tests:
+        if each.failed:
+            _LOG.warning(f"{each.link}: {each.found}; it takes no part in causes")
+    return tests
+
+
+def _compare(job: Job, gathered: _Gathered, tests: Mapping[str, Sequence[EventTest]]) -> _Compared:
     """Compare what was gathered, and add what agrees and may break."""
     ignored = job.contract.topic.ignore_types
     gaps, strays = gathered.state.read(
@@ -187,9 +242,58 @@ def _compare(job: Job, gathered: _Gathered) -> _Compared:
         with about(link=link, part=f"{number} of {len(links)}"), timed(_LOG, f"{link}: compared"):
             # Where an event carries the whole state, no version before it matters.
             of_log = [strays, gaps] if dense and _folds(job, each) else [strays]
-            found.append(_suspects(job, gathered, each, [one.rows for one in of_log if one.count]))
+            believed = event_tests.believed(each, tests[each.name])
+            found.append(_suspects(job, gathered, believed, [one.rows for one in of_log if one.count]))
     harmless = dense and not all(_folds(job, each) for each in links)
     return _Compared(tuple(found), dense, _among(job, gaps) if harmless else 0)
+
+
+def _grounded(
+    job: Job, gathered: _Gathered, compared: _Compared, tests: Mapping[str, Sequence[EventTest]]
+) -> tuple[_Gathered, _Compared]:
+    """Leave out the links that differ and whose log or group says nothing at all: their differences have one reason."""
+    lost = {}
+    for each in compared.suspects:
+        known = any(one.tested for one in tests[each.consumer.name])
+        if each.counted.differing and (why := _groundless(job, gathered, each, known=known)):
+            link = job.contract.link(each.consumer)
+            _LOG.warning(f"{link}: {why}")
+            lost[link] = UnreadableLink.because(link, each.consumer.name, RefusedError(why))
+    kept = tuple(each for each in compared.suspects if job.contract.link(each.consumer) not in lost)
+    return replace(gathered, unread={**gathered.unread, **lost}), replace(compared, suspects=kept)
+
+
+def _groundless(job: Job, gathered: _Gathered, suspects: _Suspects, *, known: bool) -> str | None:
+    """Say why nothing can be told of any difference of a link; None where something can.
+
+    `known` says that records with ids of rows were seen.
+    """
+    topic, group, fence = job.contract.topic.name, suspects.consumer.group, gathered.fence
+    differ = f"{suspects.counted.differing:,} ids differ, and nothing tells why"
+    if not any(each.log_end for each in fence.topic.partitions):
+        return f"the topic {topic} never held a record: {differ}; see topic.name"
+    places = fence.consumer(suspects.consumer.name).places
+    if all(each.committed_before is None and each.committed_after is None for each in places):
+        others: list[str] = []
+        with suppress(UnreachableError, RefusedError), cluster_client(job) as cluster:
+            others = sorted(each.group for each in readers(cluster, topic)[0] if each.committed)
+        hint = suggestion(group, others) or (f"; groups that have: {', '.join(others)}" if others else "")
+        return f"the group {group} never committed an offset of {topic}{hint}: {differ}"
+    if job.scope.whole and not known and not _knows_an_id(job, gathered, suspects.consumer):
+        return f"no record of {topic} has the id of a row: {differ}; see topic.name, topic.key and the columns of `id`"
+    return None
+
+
+def _knows_an_id(job: Job, gathered: _Gathered, consumer: Consumer) -> bool:
+    """Whether a record has the id of a row, of the first rows or of any; or whether there are too few to tell."""
+    history, of_rows = gathered.history, [source_rows(consumer.name), copy_rows(consumer.name)]
+    ids = _union(job.run.parquet(each, job.spark).select(row_columns.ID) for each in of_rows)
+    rows = ids.toDF(ID).where(f"{ID} is not null")
+    if not history.records(job.spark, [each for (each,) in rows.limit(_FIRST).collect()]).isEmpty():
+        return True
+    log = history.records(job.spark).select(ID).where(f"{ID} is not null")
+    few = history.index.expired and log.distinct().limit(event_tests.ENOUGH).count() < event_tests.ENOUGH
+    return bool(few) or not log.join(rows, ID, "left_semi").isEmpty()
 
 
 def _among(job: Job, known: Known) -> int:
@@ -371,7 +475,14 @@ def _key_type(job: Job, log: DataFrame) -> str | None:
     return declared if all(rebuilds(row[KEY], declared) for row in keys) else None
 
 
-def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Confirmed, findings: DataFrame) -> None:
+def _publish(
+    job: Job,
+    gathered: _Gathered,
+    compared: _Compared,
+    confirmed: _Confirmed,
+    findings: DataFrame,
+    doubted: Sequence[EventTest],
+) -> None:
     run, inputs, unread = job.run, gathered.inputs, confirmed.unread
     complete, notes = not unread, [f"{link}: {each.message}" for link, each in sorted(unread.items())]
     with persisted(findings) as found:  # to put them in order Spark looks at them twice
@@ -382,7 +493,11 @@ def _publish(job: Job, gathered: _Gathered, compared: _Compared, confirmed: _Con
     for each in (each.consumer for each in compared.suspects if each.consumer.name in confirmed.links):
         _keep_cases(job, gathered, each, published)
     figures = summary(job.contract, gathered.fence, counted, published, unread, job.scope.aggregates)
-    figures = figures.model_copy(update={"version_gaps": compared.version_gaps})
+    events = tuple(
+        DoubtedEvent(link=each.link, field=each.field, path=each.path, tested=each.tested, matching=each.matching)
+        for each in doubted
+    )
+    figures = figures.model_copy(update={"version_gaps": compared.version_gaps, "doubted_events": events})
     run.publish(with_scope(job, figures, published), inputs, complete=complete, notes=notes)
     for consumer in job.consumers:
         run.remove(examined(consumer.name))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from reconcile.audit import redacted_rows
 from reconcile.audit.columns import ID
+from reconcile.audit.events import require_analysed
 from reconcile.contract.model import Consumer
 from reconcile.domain.distribution import SAMPLE, SIDES, Distribution, Side, distribution
 from reconcile.domain.redaction import Redactor
@@ -383,6 +384,7 @@ def gather(job: Job) -> None:
     if job.run.done(Gathered.ARTIFACT, job.inputs()):
         _LOG.info("gathered already")
         return
+    require_analysed(job.spark, job.contract, job.file)
     # What an attempt left that was cut off belongs to instants that are gone.
     job.run.discard("gather")
     _Gathering(job, changes.looking(job)).run()

@@ -237,6 +237,25 @@ class UnreadLink(Part):
     """Whether it may be read later as it stands: what did not answer, not what refused."""
 
 
+class DoubtedEvent(Part):
+    """An `event` expression that does not say what rows that agree hold: it takes no part in causes."""
+
+    link: str
+    field: str
+    path: str
+    """Where it is in the contract."""
+    tested: int
+    """How many records of ids whose rows agree were looked at."""
+    matching: int
+    """How many of them say what the rows hold."""
+
+    @property
+    def message(self) -> str:
+        """Say what was seen, and what follows."""
+        found = f"{self.link}: matches the source in {self.matching:,} of {self.tested:,}: `{self.path}`"
+        return f"{found}. It takes no part in causes until it is right: look at the expression, then at the topic"
+
+
 class Summary(Versioned):
     """What the stage `audit` found, in figures."""
 
@@ -255,6 +274,8 @@ class Summary(Versioned):
     """Of how many ids the log lacks versions: no findings, because each event carries the whole state."""
     scope: RunScope | None = None
     """Which aggregates it has looked at; None in runs of versions that did not say."""
+    doubted_events: tuple[DoubtedEvent, ...] = ()
+    """The `event` expressions that were not believed."""
 
 
 class Quality(Versioned):

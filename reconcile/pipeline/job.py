@@ -96,6 +96,8 @@ def new_job(
     """Open the job of a new run, or of one that is to go on; all that can be checked is checked before Spark starts."""
     contract = load_contract(file)
     settings = load_settings(config, workspace)
+    if run_id == LAST:
+        raise RefusedError(f"{LAST} names the newest run, whichever that is: give another id")
     named = run_id or new_run_id(contract.aggregate, datetime.now(UTC), random.SystemRandom())
     if not needs_spark(settings.workspace):
         local = Workspace(settings.workspace)
@@ -126,7 +128,7 @@ def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str |
     """Open the job of a run that was begun, as it was begun; `file` is its contract's, if that has moved."""
     settings = load_settings(config, workspace)
     with run_of(run_id, settings) as (_, run):
-        request = run.read(Request)
+        run_id, request = run.id, run.read(Request)
     path = file or Path(request.contract)
     contract = load_contract(path)
     with _spark(settings.reading(contract.stores), run_id) as spark:
@@ -140,7 +142,19 @@ def job_of(run_id: str, file: Path | None, config: Path | None, workspace: str |
 def run_of(run_id: str, settings: Settings) -> Iterator[tuple[Workspace, Run]]:
     """Open a run to read from; starts Spark only if the workspace needs it."""
     with workspace_of(settings) as place:
-        yield place, place.existing_run(run_id)
+        yield place, named_run(place, run_id)
+
+
+def named_run(place: Workspace, run_id: str) -> Run:
+    """Find a run by its id, or the newest as `last`; raise RefusedError if it is not there."""
+    if run_id != LAST:
+        return place.existing_run(run_id)
+    from reconcile.pipeline.runs import newest
+
+    found, _ = newest(place, 1)
+    if not found:
+        raise RefusedError(f"there is no run in {place.root} yet: `reconcile run CONTRACT` makes one")
+    return place.run(found[0].run_id)
 
 
 @contextmanager

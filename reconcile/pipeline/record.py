@@ -61,7 +61,8 @@ def open_findings(job: Job, links: Sequence[str]) -> list[str]:
 def audited(job: Job, summary: Summary) -> Summary:
     """Record what a run found; return its figures with what is new on each link, came back, and is gone.
 
-    Where the control store does not take it, `not_recorded` says so: the audit's result holds all the same.
+    What is on record already stays as it is: later runs may have found other things since. Where the control store does
+    not take it, `not_recorded` says so: the audit's result holds all the same.
     """
     links, gathered = [], job.run.read(Gathered)
     try:
@@ -69,6 +70,11 @@ def audited(job: Job, summary: Summary) -> Summary:
             if control is None:
                 return summary
             write_stage(control, job, "audit")
+            before = control.runs.find(job.run.id)
+            if before.complete and before.ended_at is not None:
+                drift_then = control.runs.drift(job.run.id)
+                links = [each.model_copy(update={"over_time": drift_then.get(each.link)}) for each in summary.links]
+                return summary.model_copy(update={"links": tuple(links)})
             past = {job.contract.link(each) for each in job.consumers if job.contract.past_snapshots(each)}
             for each in summary.links:
                 if each.link in past:  # what a past snapshot shows says nothing of what is open now
@@ -137,7 +143,7 @@ def not_recorded(result: AnyResult, error: ReconcileError) -> AnyResult:
 
 
 def _sightings(job: Job, link: str) -> Iterator[Sighting]:
-    for each in tables.findings(job.run, links=[link], spark=job.spark):
+    for each in tables.findings(job.run, links=[link], spark=job.spark_session):
         if each.aggregate_id is not None and each.status != Status.IN_FLIGHT:
             fields = sorted(field.name for field in each.fields)
             yield Sighting(each.aggregate_id, each.difference.value, each.cause.value, content_digest(fields))

@@ -83,6 +83,7 @@ def report_of(
             *([note] if note else []),
             *_limits(fence.source),
             *_gaps(summary.version_gaps),
+            *(f"{each.message}." for each in summary.doubted_events),
             *doubts,
         ),
         kind="full" if whole else "ids" if summary.scope is None else summary.scope.kind,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, SecretStr, Tag, ValidationInfo
 
 from reconcile.config.durations import Duration
 from reconcile.config.text import Text
-from reconcile.config.validation import Model, require_consistent, suggestion
-from reconcile.config.yamlfile import KeyPath
+from reconcile.config.validation import Contradiction, Model, suggestion
 from reconcile.errors import RefusedError, SecretError
 from reconcile.settings import urls
 from reconcile.settings.references import FORMS, Given, Reference, Secret, reference
@@ -176,14 +175,13 @@ class Security(Model):
     ssl_key_password: _SecretSetting = None
     ssl_endpoint_identification_algorithm: Literal["https", "none"] | None = None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Security:
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         mechanism = self.sasl_mechanism
         if mechanism is None and (self.security_protocol or "").startswith("SASL"):
-            require_consistent([(("security.protocol",), f"needs sasl.mechanism: {_WORKING}")])
+            yield ("security.protocol",), f"needs sasl.mechanism: {_WORKING}"
         if mechanism in _NOT_WORKING:
-            require_consistent([(("sasl.mechanism",), f"{mechanism} {_NOT_WORKING[mechanism]}: use {_WORKING}")])
-        return self
+            yield ("sasl.mechanism",), f"{mechanism} {_NOT_WORKING[mechanism]}: use {_WORKING}"
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Resolve what is set, under librdkafka's names, secrets included; raise SecretError if one is missing."""
@@ -360,18 +358,15 @@ class Lake(Model):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")] | None = None
     """The catalog's name, where it counts, as it does for a JDBC catalog; left out, one is made."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Lake:
-        found: list[tuple[KeyPath, str]] = []
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         if self.format == "delta" and (self.catalog or self.name):
             message = "is for Iceberg: Delta's tables are found in the folders of the warehouse"
-            found.append((("catalog" if self.catalog else "name",), message))
+            yield ("catalog" if self.catalog else "name",), message
         for key, value in self.catalog.items():
             given = value.resolve().get_secret_value() if isinstance(value, Given) else ""
             if given and _IN_CATALOG.search(key) and not _PLAIN.fullmatch(given):
-                found.append((("catalog", key), f"is a secret, and must be a reference: {FORMS}"))
-        require_consistent(found)
-        return self
+                yield ("catalog", key), f"is a secret, and must be a reference: {FORMS}"
 
     def resolve(self, environ: Mapping[str, str] = os.environ) -> LakePlace:
         """Resolve where it is, secrets included; raise SecretError if one is missing."""

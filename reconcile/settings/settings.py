@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag, ValidationInfo
 
 from reconcile.config.durations import Duration
 from reconcile.config.text import Text
-from reconcile.config.validation import Model, require_consistent, suggestion, validated
-from reconcile.config.yamlfile import KeyPath, load, quoted
+from reconcile.config.validation import Contradiction, Model, suggestion, validated
+from reconcile.config.yamlfile import quoted, read
 from reconcile.errors import InvalidFileError, Problem, ReconcileError, RefusedError
 from reconcile.settings.connections import (
     Alerting,
@@ -74,11 +74,10 @@ class Spark(Model):
     conf: Mapping[Text, _TextOrReference] = Field(default_factory=dict)
     """Settings for Spark, as it names them; a secret is a reference."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Spark:
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         told = "has to stand on a command line, which everybody on the machine can read: it can be no reference"
-        require_consistent([(("conf", key), told) for key in self.references() if key in _ON_COMMAND_LINES])
-        return self
+        yield from ((("conf", key), told) for key in self.references() if key in _ON_COMMAND_LINES)
 
     def references(self) -> frozenset[str]:
         """List the settings whose values are kept elsewhere: they stand on no command line."""
@@ -167,18 +166,17 @@ class Settings(Model):
     setup: Setup = Setup()
     """Where `reconcile setup` fetches from."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Settings:
-        found: list[tuple[KeyPath, str]] = []
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
         first: dict[str, str] = {}
         for name in self.connections:
             variable = override_variable(name)
             if variable in first:
-                message = f"shares the variable {variable} with {quoted(first[variable])}: rename one"
-                found.append((("connections", name), message))
+                yield (
+                    ("connections", name),
+                    f"shares the variable {variable} with {quoted(first[variable])}: rename one",
+                )
             first.setdefault(variable, name)
-        require_consistent(found)
-        return self
 
     def control_address(self) -> PostgresUrl | SqliteFile | None:
         """Choose where the control store is: as set, else in a file of the workspace; None where that cannot hold one.
@@ -228,7 +226,7 @@ def load_settings(
     folder = file.parent if file else Path()
     settings = Settings()
     if file:
-        settings = validated(Settings, load(file), file, context={"folder": folder}, secretive=True)
+        settings = validated(Settings, read(file), file, context={"folder": folder}, secretive=True)
     connections = {
         name: _overridden(name, connection, folder, environ) for name, connection in settings.connections.items()
     }

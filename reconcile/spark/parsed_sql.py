@@ -54,7 +54,7 @@ def _require_harmless(node: dict[str, Any], query: bool) -> None:
     if kind.endswith(_CALLS):
         name = str(node.get("nameParts") or node.get("name")).strip("[]")
         if re.search(r"\w", name):  # the others are operators
-            sql_calls.require_function(name, SPARK)
+            sql_calls.require_functions([name], SPARK)
 
 
 def _require_within(identifier: str, folder: str) -> None:

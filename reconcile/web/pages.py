@@ -123,7 +123,7 @@ class Pages:
         """List the plan of a run, and the outcome of each line."""
         repairs = Repairs.of(self._place.existing_run(run_id))
         if repairs is None:
-            raise MissingArtifactError(f"the run {run_id} has no plan: `reconcile plan --run {run_id}` makes one")
+            raise MissingArtifactError(f"the run {run_id} has no plan: `reconcile plan {run_id}` makes one")
         items = list(repairs.items())
         some = items[(number - 1) * PER_PAGE : number * PER_PAGE]
         values = {

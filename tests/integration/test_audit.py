@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from reconcile.cli import cli
 from reconcile.domain.cause import Cause
+from reconcile.errors import InvalidFileError, RefusedError
 from reconcile.files import committed
 from reconcile.gather.evidence import parked, plain_parked
 from reconcile.gather.log.plain_log import KeptLog
@@ -157,6 +160,23 @@ def test_only_the_ids_that_were_asked_for(runs: Runs, damaged: Lab, found: Findi
     assert 1 == summary.links[0].compared
 
 
+def test_an_id_that_nobody_has_is_no_agreement(runs: Runs) -> None:
+    """It was spelled wrongly, or is of another world."""
+    with pytest.raises(RefusedError, match='neither side has "NOPE"'):
+        runs.audited("user-account", "nobody", ids=["NOPE"])
+
+
+def test_a_run_id_that_is_used_again_is_said(runs: Runs, summaries: dict[str, Summary]) -> None:
+    """With its date, and with its exit code."""
+    assert summaries
+    contract = str(committed("contracts", "user-account.yaml"))
+    words = ["run", contract, "--config", str(runs.settings_file), "--workspace", str(runs.folder)]
+    done = CliRunner().invoke(cli, [*words, "--run-id", "first-user-account"])
+    assert 1 == done.exit_code, done.stderr
+    assert re.search(r"run first-user-account was made at 20\d\d-\d\d-\d\d \d\d:\d\d UTC and is complete", done.stderr)
+    assert "next: reconcile findings first-user-account --config" in done.stderr
+
+
 def test_a_run_of_one_id_takes_few_jobs(runs: Runs, found: Findings, damaged: Lab) -> None:
     """However many stages and tables it has: small tables are read, joined and published in this process."""
     one = next(row["aggregate_id"] for row in truth.read(damaged.truth) if row["fault"] == "dead-letter")
@@ -233,6 +253,84 @@ def test_a_cluster_finds_the_same(damaged: Lab, found: Findings, tmp_path: Path)
             on_cluster |= {(each["link"], each["aggregate_id"]): each for each in map(json.loads, lines)}
     ours, theirs = ({key: {**each, "run_id": ""} for key, each in said.items()} for said in (found, on_cluster))
     assert ours == theirs
+
+
+def changed(folder: Path, changes: dict[str, str]) -> Path:
+    """Write the contract of the accounts anew, with other texts in place of some."""
+    text = committed("contracts", "user-account.yaml").read_text("utf-8")
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / "contract.yaml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_what_events_are_right_about_is_believed(summaries: dict[str, Summary]) -> None:
+    """No expression of the lab's contracts is doubted, whatever has been planted."""
+    assert [()] * len(CONTRACTS) == [each.doubted_events for each in summaries.values()]
+
+
+def test_an_event_that_never_tells_the_field_is_not_believed(runs: Runs, found: Findings, tmp_path: Path) -> None:
+    """No cause rests on it, and the run says how often it was right; all other causes are what they were."""
+    job, summary = runs.audited(changed(tmp_path, {"event: $.email}": "event: upper($.email)}"}), "doubted")
+    (doubted,) = summary.doubted_events
+    assert ("consumers[0].fields[1].event", "email", 0) == (doubted.path, doubted.field, doubted.matching)
+    assert doubted.tested > 1000
+    assert f"matches the source in 0 of {doubted.tested:,}: `consumers[0].fields[1].event`" in doubted.message
+    by_cause = {key: each["cause"] for key, each in findings(job).items()}
+    expected = {key: each for key, each in found.items() if key[0] == "user-account/login"}
+    assert expected.keys() == by_cause.keys()
+    of_others = {key for key, each in expected.items() if "email" not in {field["name"] for field in each["fields"]}}
+    assert {key: expected[key]["cause"] for key in of_others} == {key: by_cause[key] for key in of_others}
+    diverged = {key for key, cause in by_cause.items() if cause == Cause.PAYLOAD_DIVERGENCE}
+    assert diverged <= {key for key, each in expected.items() if each["cause"] == Cause.PAYLOAD_DIVERGENCE}
+
+
+def test_an_expression_that_spark_cannot_take_names_its_place(runs: Runs, tmp_path: Path) -> None:
+    """Before anything is read, all at once, and without a line of Java's."""
+    wrong = {
+        "event: $.email}": "event: 'upper($.email, 1)'}",
+        "event: $.phone}": "event: $.phone $.phone}",
+        "delete: tombstone": "delete: [tombstone, 'length($.id)']",
+    }
+    file = changed(tmp_path, wrong)
+    with pytest.raises(InvalidFileError) as caught:
+        runs.audited(file, "not-analysed")
+    said = {each.path: each.message for each in caught.value.problems}
+    paths = ["topic.delete[1]", "consumers[0].fields[1].event", "consumers[0].fields[2].event"]
+    assert paths == list(said)
+    assert "is no test: it gives int, and neither true nor false" == said[paths[0]]
+    assert "Spark does not take it: [WRONG_NUM_ARGS" in said[paths[1]]
+    assert "Spark does not take it: [PARSE_SYNTAX_ERROR] Syntax error" in said[paths[2]]
+    assert all("\n" not in each and "java" not in each and "_path_" not in each for each in said.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"group: login-service": "group: login-servce"},
+            'never committed an offset of user-account; did you mean "login',
+        ),
+        ({"name: user-account\n  format": "name: never-written\n  format"}, "never-written never held a record"),
+        (
+            {"name: user-account\n  format": "name: user-activity\n  format", "login-service": "activity-service"},
+            "no record of user-activity has the id of a row",
+        ),
+    ],
+)
+def test_what_can_tell_nothing_is_said_once(
+    runs: Runs, damaged: Lab, tmp_path: Path, changes: dict[str, str], said: str
+) -> None:
+    """And not by every id that differs: the run could not tell, so that it stays out of trends too."""
+    admin = AdminClient({"bootstrap.servers": damaged.bootstrap})
+    if "never-written" not in admin.list_topics(timeout=30).topics:
+        admin.create_topics([NewTopic("never-written", 2, 1)])["never-written"].result(30)
+    job, summary = runs.audited(changed(tmp_path, changes), f"groundless-{len(said)}")
+    (unread,) = summary.unread
+    assert said in unread.message
+    assert (2, False, (), {}) == (summary.exit_code, summary.complete, summary.links, findings(job))
 
 
 def test_a_trace_of_nobody_says_so(damaged: Lab, tmp_path: Path) -> None:

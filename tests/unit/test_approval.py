@@ -180,7 +180,7 @@ def asked_for(job: Job, requester: Actor | None) -> tuple[Job, Plan]:
 def test_nobody_approves_what_they_asked_for(own: tuple[Job, Plan], emitted: list[str | None]) -> None:
     """The error says who asked, and what to do."""
     job, _ = own
-    told = rf"{os_user().name} \(cli\) asked for the run r1.* Somebody else has to: `reconcile apply --run r1 --yes`"
+    told = rf"{os_user().name} \(cli\) asked for the run r1.* Somebody else has to: `reconcile apply r1 --yes`"
     with pytest.raises(OwnRequestError, match=told):
         repair.emitted(job, yes=True)
     assert ([], []) == (emitted, approvals(job))

@@ -98,9 +98,83 @@ def test_connections_are_checked_with_the_settings(tmp_path: Path) -> None:
     result = check(tmp_path, VALID, "--config", str(settings), "--workspace", "runs")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [
-        f'{tmp_path}/c.yaml: consumers[{number}].store: no connection "b"; there are a, main' for number in range(2)
+        f'{tmp_path}/c.yaml: consumers[{number}].store: no connection "b"; there are a, main (line {number + 7})'
+        for number in range(2)
     ]
     assert check(tmp_path, VALID.replace("store: b", "store: a"), "--config", str(settings)).exit_code == 0
+
+
+PLANTED = """\
+version: 1
+agregate: user
+source:
+  store: files
+  table: t
+  id: [id, id]
+  deleted: reflect(id)
+topic:
+  cluster: main
+  name: user
+  format: avro
+  key: {type: !int string}
+  delete: $.gone == treu(1)
+consumers:
+  - name: login
+    group: g
+    store: nowhere
+    table: u
+    query: select 1
+    id: id
+    guard: older
+    feilds:
+      - {name: email, source: email, consumer: mail, event: uper(trm($.email))}
+      - {name: email, source: email, consumer: mail, event: email, tolerance: -1}
+      - {name: sum, source: a, consumer: b, apply: add}
+    failure: {policy: stash, retry: [user], dead_letter: user}
+  - {name: login, group: h, store: files, table: u, id: [a, b], fields: [{name: e, source: e, consumer: m}],
+     settle: {timeout: 5}}
+"""
+"""Of each kind of problem some: of YAML, keys, values, SQL, parts that contradict, and the settings."""
+
+
+def test_all_that_is_wrong_is_told_in_one_pass(tmp_path: Path) -> None:
+    """What contradicts itself is told also beside a value that is wrong, each with its path and its line."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("connections: {files: {path: /data}, main: {bootstrap: 'h:1'}}")
+    lines = check(tmp_path, PLANTED, "--config", str(settings)).stderr.splitlines()
+    said = [line.removeprefix(f"{tmp_path}/c.yaml: ") for line in lines]
+    expected = [
+        ("aggregate: is missing", 1),
+        ('agregate: unknown key "agregate"; did you mean "aggregate"?', 2),
+        ("source.id: names a column twice", 6),
+        ("source.deleted: the function reflect may not be called", 7),
+        ("topic.format: avro values need", 11),
+        ("topic.key.type: a tag (!...)", 12),
+        ('topic.delete: the function treu may not be called in SQL for Spark; did you mean "trunc"?', 13),
+        ("consumers[0]: needs either `table` or `query`; both are there", 15),
+        ("consumers[0].fields: is missing", 15),
+        ('consumers[0].store: no connection "nowhere"', 17),
+        ("consumers[0].id: has 1 columns", 20),
+        ('consumers[0].guard: "older" is not valid: write none, newer or newer-or-equal', 21),
+        ('consumers[0].feilds: unknown key "feilds"; did you mean "fields"?', 22),
+        ("consumers[0].fields[0].event: the functions uper, trm may not be called in SQL for Spark; did you mean", 23),
+        ('consumers[0].fields[1].event: "email" has no path', 24),
+        ("consumers[0].fields[1].tolerance: must be 0 or more", 24),
+        ('consumers[0].fields[1].name: the field "email" is already there', 24),
+        ("consumers[0].fields[2].apply: `apply: add` needs `event`", 25),
+        ("consumers[0].failure.policy: the policy stash needs `stash`", 26),
+        ("consumers[0].failure.dead_letter: the topic user is already named", 26),
+        ("consumers[0].failure.retry[0]: is the main topic", 26),
+        ("consumers[0].failure.dead_letter: is the main topic", 26),
+        ("consumers[1].name: there is already a consumer login", 27),
+        ("consumers[1].settle.timeout: ", 28),
+    ]
+    assert [] == [each for each in expected if not any(_says(line, *each) for line in said)]
+    assert [] == [line for line in said if not any(_says(line, *each) for each in expected)]
+
+
+def _says(line: str, text: str, number: int) -> bool:
+    return line.startswith(text) and line.endswith(f"(line {number})")
 
 
 def test_settings_that_are_wrong_are_no_fault_of_the_contract(tmp_path: Path) -> None:

@@ -226,7 +226,13 @@ PATHS = "write $.name, $.a.b or $['odd-name']"
         ),
         ("id: id}", "id: []}", "source.id: must not be empty (line 4)"),
         ("id: id}", "id: 5}", 'source.id: expected text, found 5; put quotes round it: "5" (line 4)'),
-        ("id: id}", "id: [a, a]}", "source.id: names a column twice (line 4)"),
+        (
+            "id: id}",
+            "id: [a, a]}",
+            "source.id: names a column twice (line 4)\n"
+            "topic: an id of several columns needs the key type json, or schema (line 5)\n"
+            "consumers[0].id: has 1 columns, the source's id has 2 (line 11)",
+        ),
         ("id: id}", "id: {a: b}}", "source.id: expected a column's name, or a list of them (line 4)"),
         ("table: t,", "", "source: needs either `table` or `query`; neither is there (line 4)"),
         ("table: t,", "table: t, query: q,", "source: needs either `table` or `query`; both are there (line 4)"),

@@ -26,7 +26,7 @@ from reconcile.workspace.workspace import Workspace
 from tests.control_behaviour import LINK, MINUTE
 from tests.schemas import valid_output
 from tests.unit.handoffs import verified
-from tests.unit.report_runs import contract_file, made_run
+from tests.unit.report_runs import contract_file, finding, made_run
 
 RUN = "again"
 
@@ -69,6 +69,34 @@ def test_a_run_begins_for_who_asks_for_it(job: Job) -> None:
     record.reach(replace(asked_for, requester=bob), "gather")
     with open_control(job.settings) as control:
         assert alice == control.runs.find("other").requester
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A run with findings that was audited, repaired and verified; in a later one nothing differed any more."""
+    file = contract_file(tmp_path)
+    place, run = made_run(tmp_path / "runs", [finding()], contract=file, run_id="first")
+    _, later = made_run(tmp_path / "runs", [], contract=file, run_id="later")
+    monkeypatch.setattr("reconcile.pipeline.audit.audit", lambda *_: None)
+    monkeypatch.setattr("reconcile.pipeline.verify.verify", lambda _: verified())
+    first = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
+    pipeline.audit(first)
+    pipeline.verify(first)
+    pipeline.audit(replace(first, run=later))
+    return first
+
+
+def test_a_run_that_is_asked_for_again_says_what_it_said_then(recorded: Job) -> None:
+    """Its line in history stays, and so does the exit code with which it ended."""
+    aggregate = recorded.contract.aggregate
+    with open_control(recorded.settings) as control:
+        history, ended = control.runs.history(aggregate), control.runs.find("first")
+    again = pipeline.audit(recorded)
+    assert again.not_recorded is None
+    with open_control(recorded.settings) as control:
+        assert (history, ended) == (control.runs.history(aggregate), control.runs.find("first"))
+    (drift,) = [point.drift for point in history if point.run_id == "first"]
+    assert [drift] == [each.over_time for each in again.links]
 
 
 GONE = ".*the control store did not take it: the control store .*/runs/control.db"

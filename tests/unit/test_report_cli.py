@@ -16,8 +16,9 @@ from reconcile.cli import cli
 from reconcile.cli.web import is_loopback
 from reconcile.domain.finding import Finding
 from reconcile.errors import RefusedError
+from reconcile.workspace.workspace import UnknownRunError
 from tests.schemas import valid_output
-from tests.unit.report_runs import contract_file, finding, made_run
+from tests.unit.report_runs import case, contract_file, finding, made_run
 
 
 def world(folder: Path, *findings: Finding) -> Path:
@@ -38,7 +39,41 @@ def test_report_shows_the_verdict_and_names_the_file(tmp_path: Path) -> None:
     done = reconcile(tmp_path, "report", "r1")
     assert 0 == done.exit_code
     assert done.stdout.startswith("The copy has drifted: 1 of 1,000 aggregates differ\n")
-    assert f"written to {tmp_path}/runs/r1/report.html\n" == done.stderr
+    following = f"next: reconcile findings r1 --workspace {tmp_path}/runs\n"
+    assert f"written to {tmp_path}/runs/r1/report.html\n{following}" == done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "last", "--json"],
+        ["report", "--run", "last", "--json"],
+        ["findings", "last", "--json"],
+        ["findings", "--run", "r2", "--json"],
+        ["explain", "last", "u1", "--json"],
+        ["explain", "--run", "r2", "u1", "--json"],
+    ],
+)
+def test_a_run_is_named_first_or_by_its_option_and_the_newest_is_last(tmp_path: Path, words: list[str]) -> None:
+    """What is printed has its id."""
+    file = world(tmp_path, finding())
+    made_run(tmp_path / "runs", [finding()], [case("u1")], contract=file, run_id="r2")
+    assert "r2" == json.loads(reconcile(tmp_path, *words).stdout)["run_id"]
+
+
+def test_a_workspace_without_runs_has_no_last(tmp_path: Path) -> None:
+    """It is said what makes one."""
+    with pytest.raises(RefusedError, match="`reconcile run CONTRACT` makes one"):
+        reconcile(tmp_path, "report", "last")
+
+
+@pytest.mark.parametrize("command", ["audit", "quality", "plan", "apply", "verify", "report", "findings"])
+def test_every_stage_takes_a_run_in_the_same_way(tmp_path: Path, command: str) -> None:
+    """First, or by its option: both find that there is none of this name."""
+    world(tmp_path)
+    for words in (["none"], ["--run", "none"]):
+        with pytest.raises(UnknownRunError, match='no run "none"'):
+            reconcile(tmp_path, command, *words)
 
 
 @pytest.mark.parametrize("words", [[], ["--cause", "skipped"], ["--cause", "expired", "--cause", "skipped"]])

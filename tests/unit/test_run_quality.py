@@ -329,5 +329,6 @@ def test_quality_writes_the_report_anew(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("reconcile.pipeline.job.job_of", job_of_run)
     monkeypatch.setattr(pipeline, "quality", lambda job: checked(job.run, expected()))
     done = CliRunner().invoke(cli, ["quality", "--run", "r1"])
-    assert (1, f"the report is in {run.folder}/report.html\n") == (done.exit_code, done.stderr)
+    said = f"the report is in {run.folder}/report.html\nnext: reconcile report r1\n"
+    assert (1, said) == (done.exit_code, done.stderr)
     assert "and 1 expectation of the data failed" in (Path(run.folder) / "report.html").read_text("utf-8")

@@ -287,7 +287,10 @@ REFERENCES = "env:NAME, file:path or airflow:conn_id"
         ),
         (
             f"connections: {{k: {{bootstrap: a, security: {{sasl.pasword: {SECRET}}}}}}}",
-            ['connections.k.security["sasl.pasword"]: unknown key "sasl.pasword"; did you mean "sasl.password"?'],
+            [
+                'connections.k.security["sasl.pasword"]: unknown key "sasl.pasword"; did you mean "sasl.password"?',
+                f'connections.k.security["sasl.password"]: is a secret, and must be a reference: {REFERENCES}',
+            ],
         ),
         (
             f"connections: {{k: {{warehouse: w, format: iceberg, catalog: {{type: rest, token: {SECRET}}}}}}}",

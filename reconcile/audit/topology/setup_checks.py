@@ -117,11 +117,12 @@ def failure_policy(facts: TopologyFacts) -> Iterator[Check]:
             yield _POLICY.ok(link, consumer.failure.policy)
         else:
             todo = "write `failure: {policy: ...}`: ignore, block, retry-then-dead-letter, retry-topics or stash"
-            yield _POLICY.warning(link, f"none: {consumer.failure.policy} is taken for granted", todo)
+            found = f"none: {consumer.failure.policy} is taken for granted, which leaves a failed event's copy wrong"
+            yield _POLICY.warning(link, found, todo)
 
 
 def ignored_failures(facts: TopologyFacts) -> Iterator[Check]:
-    """Look for consumers that drop events while the contract tolerates no drift."""
+    """Look for consumers that drop events while the contract tolerates no drift: a decision, and one that costs."""
     for link, consumer in facts.links():
         if consumer.failure.policy != "ignore" or "failure" not in consumer.model_fields_set:
             continue
@@ -130,7 +131,7 @@ def ignored_failures(facts: TopologyFacts) -> Iterator[Check]:
             yield _IGNORED.ok(link, f"up to {tolerance.rows} rows, or {tolerance.ratio:.2%} of them, may differ")
         else:
             todo = "choose a policy that keeps failed events, or say in `tolerance` how much drift is accepted"
-            yield _IGNORED.fault(link, "failures are ignored, and no drift is tolerated", todo)
+            yield _IGNORED.warning(link, "failures are ignored, and no drift is tolerated", todo)
 
 
 def retry_topics(facts: TopologyFacts) -> Iterator[Check]:
