@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 
 import click
@@ -22,6 +23,9 @@ from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import run_of, workspace_of
 from reconcile.pipeline.runs import RunLine, newest
 from reconcile.report.csv import csv_of
+
+_WIDE = 120
+"""So many columns show more of each run."""
 
 
 @click.command()
@@ -72,33 +76,37 @@ def findings(
 @options.settings
 @options.as_json
 def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None:
-    """List past runs, the newest first."""
+    """List past runs, the newest first: what each came to, and why one did not come to its end."""
     with workspace_of(read_settings()) as place:
         found, _ = newest(place, limit)
     lines = tuple(replace(each, began=each.began and each.began.replace(microsecond=0)) for each in found)
     if as_json:
         print_json(RunsOutput(runs=lines))
         return
-    shown = table(
-        "run",
-        "began",
-        "looked at",
-        "stage",
-        "drifted",
-        "escaped",
-        "latent",
-        "exit",
-        "approved by",
-        right=("drifted", "escaped", "latent", "exit"),
-    )
+    out = console()
+    # The rest does not fit on a narrow terminal; an id that we made has the contract and the time.
+    more = out.width >= _WIDE
+    figures = ("drifted", "escaped", "latent", "exit")
+    columns = ("run", *(("began",) if more else ()), "contract", "outcome")
+    columns = (*columns, "looked at", *figures, "approved by") if more else (*columns, "drifted")
+    shown = table(*columns, right=figures, wrap=("outcome", "looked at", "approved by"))
     for line in lines:
-        figures = (line.drifted, line.escaped, line.latent, line.exit_code)
-        numbers = ("-" if each is None else str(each) for each in figures)
-        began = "-" if line.began is None else line.began.isoformat()
-        shown.add_row(
-            line.run_id, began, _looked_at(line), line.stage or "-", *numbers, ", ".join(line.approvers) or "-"
-        )
-    console().print(shown)
+        first = (line.run_id, *((_time(line.began),) if more else ()), line.contract or "-", line.outcome_words)
+        drifted, *numbers = map(_number, (line.drifted, line.escaped, line.latent, line.exit_code))
+        rest = (_looked_at(line), drifted, *numbers, ", ".join(line.approvers) or "-") if more else (drifted,)
+        shown.add_row(*first, *rest)
+    out.print(shown)
+    for line in lines:
+        if line.reason is not None:
+            out.print(f"{line.run_id}: {line.reason}")
+
+
+def _time(at: datetime | None) -> str:
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def _looked_at(line: RunLine) -> str:
