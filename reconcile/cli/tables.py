@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from reconcile.domain.approval import Actor, Approval
     from reconcile.pipeline.handoffs import LinkSummary, Summary
-    from reconcile.report.model import LinkResult, QualityResult
+    from reconcile.report.model import CauseCount, LinkResult, QualityResult
 
 FIGURES = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
 _WIDE = 160
@@ -62,6 +62,21 @@ def show_summary(run_id: str, summary: Summary) -> None:
     for line in _looked_at(summary):
         out.print(line)
     out.print(_verdict(run_id, summary))
+
+
+def show_causes(causes: Sequence[CauseCount]) -> None:
+    """Show how often there is each cause and what it is, then the commands that mend what they did."""
+    out = console()
+    shown = table("findings", "cause", "what it is", right=("findings",), wrap=("what it is",))
+    ways: dict[tuple[str, ...], list[str]] = {}
+    for each in causes:
+        shown.add_row(f"{each.number:,}", each.cause, each.meaning)
+        ways.setdefault(each.mending.commands, []).append(each.cause)
+    out.print(shown)
+    for commands, names in ways.items():
+        out.print(f"{', '.join(names)}:")
+        for command in commands:
+            out.print(f"  {command}")
 
 
 def show_quality(quality: QualityResult) -> None:

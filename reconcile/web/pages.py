@@ -87,7 +87,8 @@ class Pages:
         """List findings, filtered and searched."""
         run = self._place.existing_run(run_id)
         filters = query.model_dump(exclude={"page"})
-        found = page(run, filters, query.q, (query.page - 1) * PER_PAGE, PER_PAGE, self._place.spark)
+        wanted = {name: [value] for name, value in filters.items() if value}
+        found = page(run, wanted, query.q, (query.page - 1) * PER_PAGE, PER_PAGE, self._place.spark)
         links = [each.link for each in run.read(Summary).links]
         values = {
             "run_id": run_id,
