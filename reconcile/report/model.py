@@ -369,3 +369,26 @@ class TracedRecord:
     what: str
     consumer: str | None
     """Whose failure topic it is."""
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A traced record, and what a run's audit says of it."""
+
+    record: TracedRecord
+    told: tuple[tuple[str, str], ...]
+    """What the audit says, each with the link that it is about."""
+    later: bool
+    """Whether the topic had it only after the run read it."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The way of some records, as far as what is kept beside a run shows it."""
+
+    steps: tuple[TracedStep, ...]
+    left_out: int
+    """How many later ones are not among them."""
+    findings: tuple[Finding, ...]
+    """What the run found of their aggregates."""
+    notes: tuple[str, ...]
