@@ -15,7 +15,7 @@ import click
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import FindingsOutput, RunsOutput
-from reconcile.cli.tables import console, show_causes, table
+from reconcile.cli.tables import coloured, console, is_roomy, show_causes, table
 from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Confidence, Status, consumer_of
@@ -28,8 +28,6 @@ from reconcile.pipeline.tables import Page
 from reconcile.report.csv import csv_of
 from reconcile.report.model import CauseCount
 
-_WIDE = 120
-"""So many columns show more of each line."""
 SHOWN = 30
 """So many findings are shown on a terminal."""
 
@@ -107,14 +105,18 @@ def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None
         print_json(RunsOutput(runs=lines))
         return
     out = console()
-    # The rest does not fit on a narrow terminal; an id that we made has the contract and the time.
-    more = out.width >= _WIDE
+    more = is_roomy(out)  # an id that we made has the time
     figures = ("drifted", "escaped", "latent", "exit")
     columns = ("run", *(("began",) if more else ()), "contract", "outcome")
     columns = (*columns, "looked at", *figures, "approved by") if more else (*columns, "drifted")
     shown = table(*columns, right=figures, wrap=("outcome", "looked at", "approved by"))
     for line in lines:
-        first = (line.run_id, *((_time(line.began),) if more else ()), line.contract or "-", line.outcome_words)
+        first = (
+            line.run_id,
+            *((_time(line.began),) if more else ()),
+            line.contract or "-",
+            coloured(line.outcome_words, line.outcome),
+        )
         drifted, *numbers = map(_number, (line.drifted, line.escaped, line.latent, line.exit_code))
         rest = (_looked_at(line), drifted, *numbers, ", ".join(line.approvers) or "-") if more else (drifted,)
         shown.add_row(*first, *rest)
@@ -142,7 +144,7 @@ def _show(page: Page, causes: Sequence[CauseCount], run_id: str, links: Sequence
     """Show the causes, each with what it is and what mends it; then some findings, and how to see the others."""
     show_causes(causes)
     out = console()
-    more = out.width >= _WIDE
+    more = is_roomy(out)
     shown = table(
         *(("copy",) if len(links) > 1 else ()), "id", "difference", "cause", *(("fields", "since") if more else ()),
         wrap=("fields",),

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from reconcile.cli.output import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from reconcile.domain.approval import Actor, Approval
     from reconcile.pipeline.handoffs import LinkSummary, Summary
@@ -16,6 +19,12 @@ if TYPE_CHECKING:
 
 FIGURES = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
 _WIDE = 160
+_ROOMY = 120
+_COLOURS = {
+    **dict.fromkeys(("agrees", "repaired", "0"), "green"),
+    **dict.fromkeys(("tolerated", "interrupted", "unfinished", "unknown", "2"), "yellow"),
+}
+"""Of an outcome; of all others red. `NO_COLOR` takes them away."""
 
 
 def console() -> Console:
@@ -23,6 +32,11 @@ def console() -> Console:
     from reconcile.cli.terminal import VisibleConsole
 
     return VisibleConsole(None if sys.stdout.isatty() else _WIDE)
+
+
+def is_roomy(out: Console) -> bool:
+    """Tell whether a line has room for all columns of a list; on a narrow one those stay that matter most."""
+    return out.width >= _ROOMY
 
 
 def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
@@ -33,6 +47,13 @@ def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", no_wrap=name not in wrap)
     return made
+
+
+def coloured(words: str, outcome: str) -> Text:
+    """Give words in the colour of an outcome: a level, an exit code, or what a run stopped by."""
+    from rich.text import Text
+
+    return Text(visible(words, lines=False), _COLOURS.get(outcome, "red"))
 
 
 def figures(link: LinkSummary | LinkResult) -> list[str]:
@@ -61,7 +82,7 @@ def show_summary(run_id: str, summary: Summary) -> None:
             out.print(f"{each.link}: {counts} since the runs before")
     for line in _looked_at(summary):
         out.print(line)
-    out.print(_verdict(run_id, summary))
+    out.print(coloured(_verdict(run_id, summary), str(summary.exit_code)))
 
 
 def show_causes(causes: Sequence[CauseCount]) -> None:
