@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from reconcile.cli.lab import folder
+from reconcile.cli.lab import folder, ports_of, server_ports
 from reconcile.cli.output import say
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def airflow() -> None:
 @_home
 @folder
 @click.option("--port", type=click.IntRange(1, 65533), default=_PORT, show_default=True, help="First of three.")
+@server_ports
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
-def up(home: Path, lab: Lab, port: int, master: str) -> None:
+def up(home: Path, lab: Lab, port: int, ports: Mapping[str, int], master: str) -> None:
     """Start the lab if it is not running, start a standalone Airflow, and start a nightly run.
 
     The run waits for an approval: Airflow's UI asks for it.
@@ -45,7 +47,7 @@ def up(home: Path, lab: Lab, port: int, master: str) -> None:
     from reconcile.lab.airflow import world as lab_airflow
 
     made = _standalone(home, port)
-    night = lab_airflow.up(lab, made, wiring, master)
+    night = lab_airflow.up(lab, made, wiring, master, ports_of(lab, ports))
     say(f"the run {night} of nightly has begun; `reconcile airflow down` ends Airflow")
     say(f"user admin, password in {home / 'passwords.json'}")
     click.echo(f"{made.url}/dags/nightly")

@@ -87,6 +87,7 @@ def show(story: Story, finding: Finding | None) -> None:
         verdict = f"{finding.difference}: {finding.cause} ({finding.confidence})"
         hop = f", between {finding.hop.replace('_to_', ' and ')}" if finding.hop else ""
         out.print(f"  {verdict}{hop.replace('between consumer', 'in the consumer')}")
+        out.print(f"  {finding.cause.meaning}")
     _show_rows(story, finding)
     if story.left_out:
         out.print(f"  {story.left_out:,} older moments are not shown")

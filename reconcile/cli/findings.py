@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say_next
+from reconcile.cli.output import print_json, say, say_next
 from reconcile.cli.outputs import FindingsOutput, RunsOutput
-from reconcile.cli.tables import console, table
+from reconcile.cli.tables import coloured, console, is_roomy, show_causes, table
 from reconcile.config.validation import not_among
 from reconcile.domain.cause import Cause
-from reconcile.domain.finding import Finding, Status
+from reconcile.domain.finding import Confidence, Status, consumer_of
 from reconcile.errors import RefusedError
 from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import run_of, workspace_of
-from reconcile.pipeline.runs import RunLine, newest
+from reconcile.pipeline.runs import RunLine, contract_of, newest
+from reconcile.pipeline.shown_findings import Showing
+from reconcile.pipeline.tables import Page
 from reconcile.report.csv import csv_of
+from reconcile.report.model import CauseCount
+
+SHOWN = 30
+"""So many findings are shown on a terminal."""
 
 
 @click.command()
@@ -40,7 +48,12 @@ from reconcile.report.csv import csv_of
     type=click.Choice(["table", "jsonl", "csv"]),
     help="Default: a table on a terminal, JSON lines when piped.",
 )
-@click.option("--limit", type=click.IntRange(1), help="The most to show.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    show_default=f"{SHOWN} in a table on a terminal, else all",
+    help="The most to show.",
+)
 @options.settings
 @options.as_json
 def findings(
@@ -52,21 +65,33 @@ def findings(
     read_settings: options.ReadSettings,
     as_json: bool,
 ) -> None:
-    """List what the run RUN_ID found."""
+    """List what the run RUN_ID found.
+
+    A table begins with the causes, and has what matters most first; other forms are in the order of links and ids.
+    """
     from reconcile.pipeline import tables
 
-    with run_of(run_id, read_settings()) as (place, run):
+    settings = read_settings()
+    with run_of(run_id, settings) as (place, run):
         links = [_link(run.read(Summary), name) for name in consumers]
-        lines = islice(tables.finding_lines(run, causes, links, spark=place.spark), limit)
-        if as_json:
-            print_json(FindingsOutput(run_id=run.id, findings=list(map(json.loads, lines))))
-        elif (form or ("table" if sys.stdout.isatty() else "jsonl")) == "jsonl":
+        chosen = form or ("table" if sys.stdout.isatty() else "jsonl")
+        if as_json or chosen == "jsonl":
+            lines = islice(tables.finding_lines(run, causes, links, spark=place.spark), limit)
+            if as_json:
+                print_json(FindingsOutput(run_id=run.id, findings=list(map(json.loads, lines))))
+                return
             for line in lines:
                 click.echo(json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace"))
+        elif chosen == "csv":
+            for piece in csv_of(islice(tables.findings(run, causes, links, spark=place.spark), limit)):
+                click.echo(piece.encode("utf-8", "replace"), nl=False)
         else:
-            _print(islice(tables.findings(run, causes, links, spark=place.spark), limit), form)
-    if not as_json and sys.stdout.isatty():
-        say_next(f"explain {run.id} ID")
+            most = limit or (SHOWN if sys.stdout.isatty() else None)
+            page = tables.page(run, {"cause": causes, "link": links}, limit=most, spark=place.spark)
+            showing = Showing.of(run, settings, contract_of(run), place.spark)
+            _show(page, showing.cause_counts(page.causes), run.id, [each.link for each in run.read(Summary).links])
+            if sys.stdout.isatty():
+                say_next(f"explain {run.id} ID")
 
 
 @click.command()
@@ -74,33 +99,41 @@ def findings(
 @options.settings
 @options.as_json
 def runs(limit: int, read_settings: options.ReadSettings, as_json: bool) -> None:
-    """List past runs, the newest first."""
+    """List past runs, the newest first: what each came to, and why one did not come to its end."""
     with workspace_of(read_settings()) as place:
         found, _ = newest(place, limit)
     lines = tuple(replace(each, began=each.began and each.began.replace(microsecond=0)) for each in found)
     if as_json:
         print_json(RunsOutput(runs=lines))
         return
-    shown = table(
-        "run",
-        "began",
-        "looked at",
-        "stage",
-        "drifted",
-        "escaped",
-        "latent",
-        "exit",
-        "approved by",
-        right=("drifted", "escaped", "latent", "exit"),
-    )
+    out = console()
+    more = is_roomy(out)  # an id that we made has the time
+    figures = ("drifted", "escaped", "latent", "exit")
+    columns = ("run", *(("began",) if more else ()), "contract", "outcome")
+    columns = (*columns, "looked at", *figures, "approved by") if more else (*columns, "drifted")
+    shown = table(*columns, right=figures, wrap=("outcome", "looked at", "approved by"))
     for line in lines:
-        figures = (line.drifted, line.escaped, line.latent, line.exit_code)
-        numbers = ("-" if each is None else str(each) for each in figures)
-        began = "-" if line.began is None else line.began.isoformat()
-        shown.add_row(
-            line.run_id, began, _looked_at(line), line.stage or "-", *numbers, ", ".join(line.approvers) or "-"
+        first = (
+            line.run_id,
+            *((_time(line.began),) if more else ()),
+            line.contract or "-",
+            coloured(line.outcome_words, line.outcome),
         )
-    console().print(shown)
+        drifted, *numbers = map(_number, (line.drifted, line.escaped, line.latent, line.exit_code))
+        rest = (_looked_at(line), drifted, *numbers, ", ".join(line.approvers) or "-") if more else (drifted,)
+        shown.add_row(*first, *rest)
+    out.print(shown)
+    for line in lines:
+        if line.reason is not None:
+            out.print(f"{line.run_id}: {line.reason}")
+
+
+def _time(at: datetime | None) -> str:
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def _looked_at(line: RunLine) -> str:
@@ -109,18 +142,31 @@ def _looked_at(line: RunLine) -> str:
     return {None: "-", "full": "all"}.get(line.kind, f"{line.requested or 0:,} by id")
 
 
-def _print(listed: Iterable[Finding], form: str | None) -> None:
-    if form == "csv":
-        for piece in csv_of(listed):
-            click.echo(piece.encode("utf-8", "replace"), nl=False)
-    else:
-        shown = table("link", "id", "difference", "cause", "confidence", "fields", wrap=("fields",))
-        for each in listed:
-            mark = "" if each.status == Status.CONFIRMED else f" ({each.status})"
-            fields = ", ".join(field.name for field in each.fields)
-            name = each.aggregate_id or "(none)"
-            shown.add_row(each.link, name, each.difference + mark, each.cause, each.confidence, fields)
-        console().print(shown)
+def _show(page: Page, causes: Sequence[CauseCount], run_id: str, links: Sequence[str]) -> None:
+    """Show the causes, each with what it is and what mends it; then some findings, and how to see the others."""
+    show_causes(causes)
+    out = console()
+    more = is_roomy(out)
+    shown = table(
+        *(("copy",) if len(links) > 1 else ()), "id", "difference", "cause", *(("fields", "since") if more else ()),
+        wrap=("fields",),
+    )  # fmt: skip
+    for each in page.findings:
+        fields = ", ".join(field.name for field in each.fields)
+        sure = "" if each.confidence is Confidence.CERTAIN else f", {each.confidence}"
+        mark = "" if each.status == Status.CONFIRMED else f" ({each.status})"
+        shown.add_row(
+            *((consumer_of(each.link),) if len(links) > 1 else ()),
+            each.aggregate_id or "(none)",
+            each.difference + mark,
+            each.cause + sure,
+            *((fields, _time(each.since)) if more else ()),
+        )
+    out.print(shown)
+    if (rest := page.total - len(page.findings)) > 0:
+        say(f"{rest:,} more: `--limit {page.total}` shows all, `--format jsonl` prints them for programs")
+    if page.findings:
+        say(f"`reconcile explain {shlex.quote(run_id)} ID` tells the story of one")
 
 
 def _link(summary: Summary, consumer: str) -> str:

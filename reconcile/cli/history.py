@@ -9,7 +9,7 @@ import click
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say
 from reconcile.cli.outputs import HistoryOutput
-from reconcile.cli.tables import console, table
+from reconcile.cli.tables import console, is_roomy, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline.job import workspace_of
 from reconcile.pipeline.trend import sparkline, trends
@@ -52,12 +52,17 @@ def _show(trend: Trend, limit: int) -> None:
     points = trend.points[-limit:]
     out = console()
     out.print(f"{trend.link}  {sparkline(each.drifted for each in points)}")
-    runs = table("run", "when", *_NUMBERS, right=_NUMBERS)
+    more = is_roomy(out)
+    columns = _NUMBERS if more else ("drifted", "open")
+    runs = table("run", "when", *columns, right=columns)
     for each in reversed(points):
         changes = (each.opened, each.returned, each.closed, each.still_open)
-        figures = (
-            "-" if number is None else f"{number:,}" for number in (each.compared, each.drifted, each.escaped, *changes)
-        )
+        figures = [_number(number) for number in (each.compared, each.drifted, each.escaped, *changes)]
+        shown = figures if more else [f"{each.drifted:,} of {each.compared:,}", _number(each.still_open)]
         mark = "" if each.complete else " (incomplete)"
-        runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *figures)
+        runs.add_row(each.run_id + mark, f"{each.at:%Y-%m-%d %H:%M}", *shown)
     out.print(runs)
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,29 @@ def folder(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def server_ports(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the servers' ports; the command gets `ports`: what was chosen of them, by server."""
+
+    @click.option("--postgres-port", type=_PORT, default=Ports.postgres, show_default=True)
+    @click.option("--kafka-port", type=_PORT, default=Ports.kafka, show_default=True)
+    @click.option(
+        "--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's controller."
+    )
+    @wraps(command)
+    def with_ports(*given: Any, postgres_port: int, kafka_port: int, controller_port: int, **more: Any) -> Any:
+        all_ports = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
+        source = click.get_current_context().get_parameter_source
+        chosen = {n: port for n, port in all_ports.items() if source(f"{n}_port") is not ParameterSource.DEFAULT}
+        return command(*given, ports=chosen, **more)
+
+    return with_ports
+
+
+def ports_of(lab: Lab, chosen: Mapping[str, int]) -> Ports | None:
+    """Build the ports of a lab with those that were chosen; None where none were, and it keeps its own."""
+    return replace(lab.state().ports, **chosen) if chosen else None
+
+
 @click.group()
 def lab() -> None:
     """Run a test world: real Postgres and Kafka, services, faults, and the truth about the faults."""
@@ -47,22 +71,17 @@ def lab() -> None:
 
 @lab.command()
 @folder
-@click.option("--postgres-port", type=_PORT, default=Ports.postgres, show_default=True)
-@click.option("--kafka-port", type=_PORT, default=Ports.kafka, show_default=True)
-@click.option("--controller-port", type=_PORT, default=Ports.controller, show_default=True, help="Kafka's controller.")
+@server_ports
 @click.option("--secure", is_flag=True, help="Both servers want TLS and a password, and Kafka grants no right unasked.")
 @options.as_json
-def up(lab: Lab, postgres_port: int, kafka_port: int, controller_port: int, secure: bool, as_json: bool) -> None:
+def up(lab: Lab, ports: Mapping[str, int], secure: bool, as_json: bool) -> None:
     """Start the servers, and create databases and topics. Does nothing if they run.
 
     Writes reconcile.yaml beside the folder, with the connections of this world.
     """
     from reconcile.lab import world
 
-    ports = {"postgres": postgres_port, "kafka": kafka_port, "controller": controller_port}
-    source = click.get_current_context().get_parameter_source
-    chosen = {name: port for name, port in ports.items() if source(f"{name}_port") is not ParameterSource.DEFAULT}
-    world.up(lab, replace(lab.state().ports, **chosen) if chosen else None, secure=secure)
+    world.up(lab, ports_of(lab, ports), secure=secure)
     where = world.status(lab)
     if as_json:
         _print_status(where)

@@ -10,7 +10,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say, say_next
-from reconcile.cli.tables import FIGURES, console, figures, show_approvals, show_quality, table
+from reconcile.cli.tables import FIGURES, coloured, console, figures, show_approvals, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, run_of
@@ -98,7 +98,7 @@ def show(report: Report) -> None:
     from reconcile.report.charts import hop_name
 
     out = console()
-    out.print(report.verdict)
+    out.print(coloured(report.verdict, report.level))
     links = table("link", *FIGURES, "settled", "oldest since", "last runs", right=FIGURES)
     trends = {each.link: each for each in report.trends}
     for link in report.links:

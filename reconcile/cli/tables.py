@@ -6,16 +6,25 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from reconcile.cli.output import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from reconcile.domain.approval import Actor, Approval
     from reconcile.pipeline.handoffs import LinkSummary, Summary
-    from reconcile.report.model import LinkResult, QualityResult
+    from reconcile.report.model import CauseCount, LinkResult, QualityResult
 
 FIGURES = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
 _WIDE = 160
+_ROOMY = 120
+_COLOURS = {
+    **dict.fromkeys(("agrees", "repaired", "0"), "green"),
+    **dict.fromkeys(("tolerated", "interrupted", "unfinished", "unknown", "2"), "yellow"),
+}
+"""Of an outcome; of all others red. `NO_COLOR` takes them away."""
 
 
 def console() -> Console:
@@ -23,6 +32,11 @@ def console() -> Console:
     from reconcile.cli.terminal import VisibleConsole
 
     return VisibleConsole(None if sys.stdout.isatty() else _WIDE)
+
+
+def is_roomy(out: Console) -> bool:
+    """Tell whether a line has room for all columns of a list; on a narrow one those stay that matter most."""
+    return out.width >= _ROOMY
 
 
 def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
@@ -33,6 +47,13 @@ def table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", no_wrap=name not in wrap)
     return made
+
+
+def coloured(words: str, outcome: str) -> Text:
+    """Give words in the colour of an outcome: a level, an exit code, or what a run stopped by."""
+    from rich.text import Text
+
+    return Text(visible(words, lines=False), _COLOURS.get(outcome, "red"))
 
 
 def figures(link: LinkSummary | LinkResult) -> list[str]:
@@ -63,7 +84,22 @@ def show_summary(run_id: str, summary: Summary) -> None:
         out.print(f"warning: {doubted.message}.")
     for line in _looked_at(summary):
         out.print(line)
-    out.print(_verdict(run_id, summary))
+    out.print(coloured(_verdict(run_id, summary), str(summary.exit_code)))
+
+
+def show_causes(causes: Sequence[CauseCount]) -> None:
+    """Show how often there is each cause and what it is, then the commands that mend what they did."""
+    out = console()
+    shown = table("findings", "cause", "what it is", right=("findings",), wrap=("what it is",))
+    ways: dict[tuple[str, ...], list[str]] = {}
+    for each in causes:
+        shown.add_row(f"{each.number:,}", each.cause, each.meaning)
+        ways.setdefault(each.mending.commands, []).append(each.cause)
+    out.print(shown)
+    for commands, names in ways.items():
+        out.print(f"{', '.join(names)}:")
+        for command in commands:
+            out.print(f"  {command}")
 
 
 def show_quality(quality: QualityResult) -> None:

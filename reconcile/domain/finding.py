@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -125,6 +126,13 @@ class Finding:
     repair: ProposedRepair | None = None
 
     @property
+    def rank(self) -> Rank:
+        """Compute what findings are ordered by, what matters most lowest."""
+        since = None if self.since is None else self.since.timestamp()  # instants themselves compare slowly
+        kinds = (self.status, self.difference, self.confidence)
+        return rank(*kinds, since, len(self.fields), self.link, self.aggregate_id)
+
+    @property
     def drifts(self) -> bool:
         """Whether the copy differs now, and is not merely late or about to differ."""
         return self.status is Status.CONFIRMED and self.difference is not Difference.LATENT
@@ -135,6 +143,33 @@ class Finding:
             if each.topic == topic and each.partition is not None:
                 return each.partition
         return None
+
+
+MATTERS: Mapping[str, Sequence[str]] = {
+    "status": (Status.CONFIRMED, Status.INCOMPLETE, Status.TOLERATED, Status.IN_FLIGHT),
+    "difference": (
+        Difference.MISSING, Difference.CHANGED, Difference.DUPLICATED, Difference.ORPHAN, Difference.LATENT,
+    ),
+    "confidence": tuple(Confidence),
+}  # fmt: skip
+"""What matters most in a list of findings, of each kind from the first on.
+
+What is lost comes before what is wrong, and that before what may become drift; what is sure before what is not. Among
+equals what has lasted longest is first.
+"""
+
+Rank = tuple[Any, ...]
+_PLACES = {kind: {value: place for place, value in enumerate(values)} for kind, values in MATTERS.items()}
+_NEVER = float("inf")
+
+
+def rank(
+    status: str, difference: str, confidence: str, since: float | None, fields: int, link: str, id_: str | None
+) -> Rank:
+    """Compute what a finding is ordered by, of its columns; `since` in any unit."""
+    kinds = zip(_PLACES.values(), (status, difference, confidence), strict=True)
+    places = (places[value] for places, value in kinds)
+    return *places, _NEVER if since is None else since, -fields, link, id_ or ""
 
 
 def consumer_of(link: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from reconcile.domain.finding import Difference, Finding, Hop, Status
+from reconcile.domain.finding import Finding, Hop, Rank, Status
 from reconcile.report.model import Count, FieldCount, Flow, Heat, HeatRow
 
 UNKNOWN_AGE = "not known"
@@ -28,10 +28,6 @@ _AGES = (
 _AGE_LIMITS = [limit for _, limit in _AGES]
 _MOST_COLUMNS = 16
 _HOPS = (*Hop, None)
-_STATUS = {Status.CONFIRMED: 0, Status.INCOMPLETE: 1, Status.TOLERATED: 2, Status.IN_FLIGHT: 3}
-_NEVER = float("inf")
-
-_Rank = tuple[Any, ...]
 
 
 class FindingCounts:
@@ -55,7 +51,7 @@ class FindingCounts:
         """Count findings; return itself. What is in flight is no drift: it may be shown, and counts nowhere else."""
         for each in findings:
             self.total += 1
-            rank, kind = _rank(each, self.total), (each.link, each.cause)
+            rank, kind = (*each.rank, self.total), (each.link, each.cause)
             self._most_affected.add(rank, each)
             if kind not in self._of_each_cause:
                 self._of_each_cause[kind] = _Lowest(AT_LEAST)
@@ -65,10 +61,7 @@ class FindingCounts:
         return self
 
     def most_affected(self) -> list[Finding]:
-        """Choose the most affected aggregates, with some of each cause among them.
-
-        Drift comes before what may become it, then what has lasted longest.
-        """
+        """Choose the findings that matter most, with some of each cause among them."""
         chosen = {rank: each for lowest in self._of_each_cause.values() for rank, each in lowest.ordered}
         for rank, each in self._most_affected.ordered:
             if len(chosen) >= self._limit:
@@ -81,6 +74,14 @@ class FindingCounts:
         """Causes by hop: hops in the order of the data's way, the most frequent cause first."""
         ordered = sorted(self._flows.items(), key=lambda each: (_HOPS.index(each[0][0]), -each[1], each[0][1]))
         return tuple(Flow(hop, cause, number) for (hop, cause), number in ordered)
+
+    @property
+    def causes(self) -> Counter[str]:
+        """How many findings each cause has."""
+        found: Counter[str] = Counter()
+        for (_, cause), number in self._flows.items():
+            found[cause] += number
+        return found
 
     @property
     def ages(self) -> tuple[Count, ...]:
@@ -114,7 +115,8 @@ class FindingCounts:
         self._ages[UNKNOWN_AGE if age is None else _AGES[age][0]] += 1
         for field in finding.fields:
             self._fields[link, field.name] += 1
-        partition = finding.partition_in(self._topic)
+        # What somebody wrote into the copy has to do with no partition, though its evidence names records.
+        partition = None if finding.hop is Hop.CONSUMER else finding.partition_in(self._topic)
         if partition is None or partition >= self._partitions:
             self._elsewhere += 1
         else:
@@ -128,22 +130,14 @@ class _Lowest:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.ordered: list[tuple[_Rank, Finding]] = []
+        self.ordered: list[tuple[Rank, Finding]] = []
 
-    def add(self, rank: _Rank, finding: Finding) -> None:
+    def add(self, rank: Rank, finding: Finding) -> None:
         if len(self.ordered) < self._limit or rank < self.ordered[-1][0]:
             insort(self.ordered, (rank, finding), key=itemgetter(0))
             del self.ordered[self._limit :]
 
 
-def _rank(finding: Finding, number: int) -> _Rank:
-    """Compute what findings are ordered by, the most affected lowest; `number` tells those apart that are alike."""
-    latent = finding.difference is Difference.LATENT
-    since = _NEVER if finding.since is None else finding.since.timestamp()  # instants themselves compare slowly
-    fields, id_text = len(finding.fields), finding.aggregate_id or ""
-    return _STATUS[finding.status], latent, since, -fields, finding.link, id_text, number
-
-
-def ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
+def ordered(counter: Mapping[Any, int]) -> list[tuple[Any, int]]:
     """List what was counted, the most frequent first."""
     return sorted(counter.items(), key=lambda each: (-each[1], each[0]))

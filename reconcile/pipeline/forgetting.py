@@ -22,6 +22,7 @@ from reconcile.pipeline.handoffs import (
     Gathered,
     Quality,
     Request,
+    Stopped,
     Summary,
     Verified,
 )
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _IDS = (ID, "aggregate_id", row_columns.ID)
 """The columns in which tables have ids."""
-_HANDOFFS = (Request, Fence, Gathered, Summary, Quality, Plan, Applied, Verified)
+_HANDOFFS = (Request, Fence, Gathered, Summary, Quality, Plan, Applied, Verified, Stopped)
 """In the order in which one is made of another."""
 
 

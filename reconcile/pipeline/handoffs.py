@@ -370,6 +370,18 @@ class Verified(Versioned):
         return sum(link.outcomes.get("unverified", 0) for link in self.links)
 
 
+class Stopped(Versioned):
+    """What kept a run from going on, until one of its stages begins again."""
+
+    ARTIFACT: ClassVar[str] = "stopped"
+    STAGE: ClassVar[Stage] = "request"
+
+    stage: Stage
+    """The stage that it stopped at."""
+    how: Literal["refused", "interrupted", "unreachable", "failed"]
+    reason: str
+
+
 class PrunedHistory(Part):
     """What was pruned of the history of a topic."""
 

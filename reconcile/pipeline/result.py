@@ -69,6 +69,7 @@ def report_of(
         selection=selection,
         links=links,
         flows=counts.flows,
+        causes=showing.cause_counts(counts.causes),
         ages=counts.ages,
         fields=counts.fields,
         heat=counts.heat,

@@ -78,7 +78,7 @@ def _histories(
 ) -> Iterator[PrunedHistory]:
     """Prune all histories, and say of which something went."""
     store, keep = HistoryStore.of(place), settings.history.keep
-    needed = {folder for each in kept if (folder := _history_of(place, each)) is not None}
+    needed = {folder for each in kept if (folder := history_of(place, each)) is not None}
     for home in store.homes():
         name, used, index = home.folder.removeprefix(f"{place.root}/"), home.last_used(), home.load()
         if used is None:
@@ -99,7 +99,7 @@ def _histories(
         yield PrunedHistory(folder=name, segments=given_up, superseded=False)
 
 
-def _history_of(place: Workspace, run_id: str) -> str | None:
+def history_of(place: Workspace, run_id: str) -> str | None:
     """Read which history a run has read, as a folder below the workspace."""
     try:
         gathered = place.run(run_id).read_if_there(Gathered)

@@ -8,14 +8,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reconcile.contract.model import Contract
+from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Finding, consumer_of
+from reconcile.domain.mending import Mending, mending
 from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import Fence, cases
+from reconcile.pipeline.finding_counts import ordered
+from reconcile.pipeline.handoffs import Fence, Request, cases
 from reconcile.pipeline.redaction import Redaction, redaction_of
 from reconcile.pipeline.repairs import Repairs
 from reconcile.pipeline.story import story
 from reconcile.pipeline.trend import known
-from reconcile.report.model import ShownFinding, Story
+from reconcile.report.model import CauseCount, ShownFinding, Story
 from reconcile.settings.settings import Settings
 from reconcile.workspace.run import Run
 
@@ -35,11 +38,14 @@ class Showing:
     redaction: Redaction
     repairs: Repairs | None
     spark: SparkSession | None
+    contract_file: str | None = None
 
     @classmethod
     def of(cls, run: Run, settings: Settings, contract: Contract | None, spark: SparkSession | None) -> Showing:
         """Read it; `contract` is the run's, as it is now, if it can be read."""
-        return cls(run, run.read(Fence), settings, redaction_of(run, contract), Repairs.of(run), spark)
+        request = run.read_if_there(Request)
+        file = None if request is None else request.contract
+        return cls(run, run.read(Fence), settings, redaction_of(run, contract), Repairs.of(run), spark, file)
 
     def shown(
         self, findings: Collection[Finding], *, stories: bool = True, moments: int | None = None
@@ -60,9 +66,20 @@ class Showing:
                 found.get((each.link, each.aggregate_id)),
                 seen.get((each.link, each.aggregate_id)),
                 repaired.get((each.link, each.aggregate_id)),
+                self.mending(each.cause),
             )
             for number, each in enumerate(findings, 1)
         )
+
+    def mending(self, cause: Cause) -> Mending:
+        """Choose the shortest way to mend what a cause did."""
+        applied = self.repairs is not None and self.repairs.applied is not None
+        return mending(cause, self.run.id, self.contract_file, applied=applied)
+
+    def cause_counts(self, numbers: Mapping[str, int]) -> tuple[CauseCount, ...]:
+        """Build what is said of causes, by how many findings each has, the most frequent first."""
+        causes = ((Cause(each), number) for each, number in ordered(numbers))
+        return tuple(CauseCount(each, number, each.meaning, self.mending(each)) for each, number in causes)
 
     def stories(self, ids: Mapping[str, Collection[str]], moments: int | None = None) -> Iterator[Story]:
         """Read the stories of aggregates, given by link, at which the run looked closely."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from reconcile.contract.model import Contract
 from reconcile.domain.plan import Plan
@@ -16,8 +16,10 @@ from reconcile.errors import UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import at_stage, timed
+from reconcile.pipeline.stopping import stop_noted
 from reconcile.settings.settings import Settings
 from reconcile.workspace.full_disk import full_disk_named
+from reconcile.workspace.manifest import Stage
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
 
@@ -39,13 +41,14 @@ class UnverifiedError(UnreachableError):
 
 def _staged(stage: Callable[Concatenate[Job, _More], _Left]) -> Callable[Concatenate[Job, _More], _Left]:
     """Say in each line of the log which run and which stage it is about, and how long the stage took."""
-    name = stage.__name__
+    name = cast(Stage, stage.__name__)
 
     @wraps(stage)
     def staged(job: Job, /, *args: _More.args, **more: _More.kwargs) -> _Left:
         with (
             at_stage(name, run_id=job.run.id, contract=job.contract.aggregate),
             timed(_LOG, name),
+            stop_noted(job, name),
             full_disk_named(name),
         ):
             return stage(job, *args, **more)

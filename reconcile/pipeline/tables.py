@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reconcile.domain.finding import Finding, from_json
+from reconcile.domain.finding import MATTERS, Finding, Rank, from_json, rank
 from reconcile.pipeline.handoffs import FINDINGS
 from reconcile.settings.settings import needs_spark
 from reconcile.workspace.manifest import DamagedArtifactError
@@ -20,6 +22,8 @@ FILTERS = ("link", "cause", "difference", "status", "hop")
 """The columns by which findings are listed."""
 
 _ID, _FINDING = "aggregate_id", "finding"
+_RANKED = [*MATTERS, "cause", "since", "fields", "link", _ID]
+"""The columns by which findings are ordered and counted."""
 _AT_ONCE = 1000
 _AS_OBJECTS = 20
 """A row may hold a long history: as objects of Python few at a time."""
@@ -87,8 +91,13 @@ class Page:
     """Some of the findings that fit."""
 
     findings: list[Finding]
-    total: int
-    """How many fit."""
+    causes: Counter[str]
+    """How many fit, by cause."""
+
+    @property
+    def total(self) -> int:
+        """How many fit."""
+        return self.causes.total()
 
 
 def findings(
@@ -116,25 +125,44 @@ def finding_lines(
 
 
 def page(
-    run: Run, wanted: Mapping[str, str], search: str, offset: int, limit: int, spark: SparkSession | None = None
+    run: Run,
+    wanted: Mapping[str, Collection[str]],
+    search: str = "",
+    offset: int = 0,
+    limit: int | None = None,
+    spark: SparkSession | None = None,
 ) -> Page:
-    """Read findings in their order: those whose columns have the wanted values and whose id holds the searched text."""
-    kinds = {name: value for name, value in wanted.items() if name in FILTERS and value}
+    """Read findings, what matters most first: those whose columns have wanted values and whose id holds a text."""
+    kinds = {name: frozenset(values) for name, values in wanted.items() if name in FILTERS and values}
     if needs_spark(run.folder):
         assert spark is not None
         return _page_by_spark(run, kinds, search, offset, limit, spark)
-    by, values = [*kinds, _ID], tuple(kinds.values())
+    by, sets = [*kinds, _ID], list(kinds.values())
 
     def fits(row: tuple[Any, ...]) -> bool:
-        return row[:-1] == values and (not search or search.lower() in (row[-1] or "").lower())
+        among = all(value in some for value, some in zip(row, sets, strict=False))
+        return among and (not search or search.lower() in (row[-1] or "").lower())
 
-    lines: list[str] = []
-    total = 0
-    for batch, places in batches(run.data_files(FINDINGS), by, fits, [_FINDING]):
-        first = max(offset - total, 0)
-        lines += [batch.column(0)[place].as_py() for place in places[first : first + limit - len(lines)]]
-        total += len(places)
-    return Page([_finding(run, each) for each in lines], total)
+    files = run.data_files(FINDINGS)
+    causes: Counter[str] = Counter()
+
+    def ranks() -> Iterator[Rank]:
+        for batch, places in batches(files, by, fits, _RANKED):
+            columns = [_plain(each) for each in batch.columns]
+            for place in places:
+                status, difference, confidence, cause, since, fields, link, id_ = (column[place] for column in columns)
+                causes[cause] += 1
+                yield *rank(status, difference, confidence, since, len(fields or ()), link, id_), causes.total() - 1
+
+    ordered = heapq.nsmallest(offset + limit, ranks()) if limit is not None else sorted(ranks())
+    numbers = {each[-1]: place for place, each in enumerate(ordered[offset:])}
+    lines: dict[int, str] = {}
+    first = 0
+    for batch, places in batches(files, by, fits, [_FINDING]) if numbers else ():
+        chosen = [(first + at, place) for at, place in enumerate(places) if first + at in numbers]
+        lines |= {numbers[number]: batch.column(0)[place].as_py() for number, place in chosen}
+        first += len(places)
+    return Page([_finding(run, lines[each]) for each in sorted(lines)], causes)
 
 
 def _finding(run: Run, line: str) -> Finding:
@@ -147,6 +175,14 @@ def _finding(run: Run, line: str) -> Finding:
 def _places(batch: pa.RecordBatch, fits: Callable[[tuple[Any, ...]], bool]) -> list[int]:
     values = zip(*(each.to_pylist() for each in batch.columns), strict=True)
     return [place for place, each in enumerate(values) if fits(each)]
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """Give a column's values; of an instant its number."""
+    import pyarrow as pa
+
+    found: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return found
 
 
 def _read(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -173,14 +209,17 @@ def _by_spark(
 
 
 def _page_by_spark(
-    run: Run, kinds: Mapping[str, str], search: str, offset: int, limit: int, spark: SparkSession
+    run: Run, kinds: Mapping[str, Collection[str]], search: str, offset: int, limit: int | None, spark: SparkSession
 ) -> Page:
     from pyspark.sql import functions as f
 
     frame = run.parquet(FINDINGS, spark)
-    for name, value in kinds.items():
-        frame = frame.where(f.col(name) == value)
+    for name, values in kinds.items():
+        frame = frame.where(f.col(name).isin(*values))
     if search:
         frame = frame.where(f.contains(f.lower(_ID), f.lit(search.lower())))
-    rows = frame.orderBy("link", _ID).offset(offset).limit(limit).select(_FINDING).collect()
-    return Page([_finding(run, row[_FINDING]) for row in rows], frame.count())
+    places = [f.array_position(f.array(*map(f.lit, values)), f.col(kind)) for kind, values in MATTERS.items()]
+    ordered = frame.orderBy(*places, f.asc_nulls_last("since"), f.desc(f.size("fields")), "link", _ID).offset(offset)
+    rows = (ordered if limit is None else ordered.limit(limit)).select(_FINDING).collect()
+    causes = {row["cause"]: row["count"] for row in frame.groupBy("cause").count().collect()}
+    return Page([_finding(run, row[_FINDING]) for row in rows], Counter(causes))

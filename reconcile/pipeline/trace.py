@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reconcile.contract.model import Contract
+from reconcile.domain.finding import Finding
+from reconcile.errors import RefusedError
 from reconcile.gather.evidence import plain_parked
 from reconcile.gather.evidence.plain_parked import ParkedRecord
 from reconcile.gather.log import history_columns as c
-from reconcile.gather.log.plain_log import LogRecord, NeedsSparkError, PlainLog
+from reconcile.gather.log.plain_log import KeptLog, LogRecord, NeedsSparkError, PlainLog
 from reconcile.gather.log.records import Derivation
-from reconcile.gather.log.store import HistoryStore
+from reconcile.gather.log.store import HistoryStore, Home
+from reconcile.pipeline import tables
+from reconcile.pipeline.handoffs import Gathered, parked_records
 from reconcile.pipeline.job import Job, new_job, reading_job
 from reconcile.pipeline.log_view import cluster_client, history_up_to, value_schema
-from reconcile.pipeline.story import instant
-from reconcile.report.model import TracedRecord
+from reconcile.pipeline.retention import history_of
+from reconcile.pipeline.shown_findings import Showing
+from reconcile.pipeline.story import HIDDEN, instant
+from reconcile.report.model import Trace, TracedRecord, TracedStep
+from reconcile.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+MOST_SHOWN = 1000
+"""So many records of a run's history are shown."""
+_MOST_IDS = 100
+"""Of so many aggregates what the audit says of them."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def trace(
@@ -105,6 +121,96 @@ def traced_by_spark(job: Job, aggregate_id: str | None, correlation_id: str | No
     found = [_logged(row, topic.name) for row in _first(records, c.TIMESTAMP, limit)]
     found += [_aside(row) for row in _first(ours, "at", limit)]
     return _by_time(found, limit)
+
+
+def traced_of_run(
+    showing: Showing, place: Workspace, contract: Contract, aggregate_id: str | None, correlation_id: str | None
+) -> Trace:
+    """Read the records of an id or of a correlation id that the history of a run has, and what the run knew as parked.
+
+    Nothing is asked of the cluster, and no value is read: what an event says is in the stories of findings, redacted.
+    """
+    run, topic = showing.run, contract.topic
+    name = history_of(place, run.id)
+    home = Home(place.files, f"{place.root}/{name}")
+    index = None if name is None else home.load()
+    if index is None:
+        raise RefusedError(f"the history that {run.id} has read is gone: `reconcile trace` reads the topic itself")
+    log = KeptLog(topic.name, Derivation.of(topic), home, index)
+    column, value = (c.ID, aggregate_id) if aggregate_id is not None else (c.CORRELATION_ID, correlation_id)
+    assert value is not None
+    try:
+        records = list(log.with_value(column, value))
+    except NeedsSparkError:
+        raise RefusedError("the histories are on no folder of this machine: `reconcile trace` reads them") from None
+    places = {each.place for each in records}
+    found = [_logged(_columns(each), topic.name) for each in records]
+    for link in run.read(Gathered).links:
+        if run.find(parked_records(link.consumer)) is not None:
+            by = {"id": [aggregate_id]} if aggregate_id is not None else {}
+            rows = tables.rows(run, parked_records(link.consumer), by, showing.spark)
+            ours = (each for each in rows if _is_wanted(ParkedRecord(**each), column, value, places))
+            found += [_aside({**each, "consumer": link.consumer, "_micros": _micros(each["at"])}) for each in ours]
+    hidden: dict[str, Any] = dict.fromkeys(_sensitive(contract), HIDDEN)
+    ordered = _by_time(found, len(found))
+    shown = ordered[:MOST_SHOWN]
+    told = _told(showing, sorted({each.aggregate_id for each in shown if each.aggregate_id is not None})[:_MOST_IDS])
+    ends = {each.partition: each.end for each in showing.fence.topic.partitions}
+    steps = (
+        TracedStep(
+            replace(each, **hidden),
+            tuple(told.said.get((each.topic, each.partition, each.offset), ())),
+            each.kind == "log" and (each.offset or 0) >= ends.get(each.partition or 0, 0),
+        )
+        for each in shown
+    )
+    lost = sum(each.end - each.start for each in (*index.expired, *index.pruned))
+    notes = (
+        (f"{lost:,} offsets of {topic.name} are not kept: they had expired, or were given up by age.",) if lost else ()
+    )
+    return Trace(tuple(steps), len(ordered) - len(shown), told.findings, notes)
+
+
+class _Told(NamedTuple):
+    findings: tuple[Finding, ...]
+    said: dict[tuple[str, int | None, int | None], list[tuple[str, str]]]
+    """What is said of the records at places of topics, each with its link."""
+
+
+def _told(showing: Showing, ids: Sequence[str]) -> _Told:
+    """Read what the run's audit says of some aggregates: its stories, then its evidence."""
+    run = showing.run
+    said: dict[tuple[str, int | None, int | None], list[tuple[str, str]]] = defaultdict(list)
+    for story in showing.stories({each.link: ids for each in run.read(Gathered).links} if ids else {}):
+        for each in story.moments:
+            if each.lane == "log":
+                partition, _, offset = each.place.partition("@")
+                words = "; ".join((each.what, *each.marks))
+                said[each.topic, int(partition), int(offset)].append((story.link, words))
+    findings = tuple(map(showing.redaction.finding, tables.findings(run, ids=ids, spark=showing.spark))) if ids else ()
+    for finding in findings:
+        for seen in finding.evidence:
+            if seen.topic is not None and seen.offset is not None:
+                said[seen.topic, seen.partition, seen.offset].append((finding.link, seen.note))
+    return _Told(findings, said)
+
+
+def _sensitive(contract: Contract) -> list[str]:
+    """Name the columns that say what the events' sensitive fields say."""
+    fields = (field for each in contract.consumers for field in each.fields if field.sensitive)
+    paths = {path for field in fields for path in field.event_paths}
+    topic = contract.topic
+    located = {
+        c.VERSION: topic.version,
+        c.EVENT_ID: topic.event_id,
+        c.CORRELATION_ID: topic.correlation_id,
+        "what": topic.type,
+    }
+    return [column for column, locator in located.items() if locator in paths]
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _by_time(found: list[TracedRecord], limit: int) -> list[TracedRecord]:

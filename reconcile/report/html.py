@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from reconcile.domain.cause import Cause
 from reconcile.report import charts
 from reconcile.report.lanes import lanes_picture
 from reconcile.report.model import Report, Trend
@@ -35,6 +36,7 @@ def environment() -> Environment:
         "instant": _instant,
         "words": _words,
         "hop": charts.hop_name,
+        "meaning": lambda cause: Cause(cause).meaning,
         "query": _query,
         "breakable": _breakable,
     }

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Literal
 
 from reconcile.domain.approval import Actor, Approval
+from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Finding, Hop
+from reconcile.domain.mending import Mending
 from reconcile.workspace.handoff import IsoTime
 
 Lane = Literal["log", "retry", "stash", "dead_letter", "ledger"]
@@ -49,6 +51,16 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class CauseCount:
+    """One cause: how many findings it has, what it is, and the shortest way to mend what it did."""
+
+    cause: Cause
+    number: int
+    meaning: str
+    mending: Mending
+
+
+@dataclass(frozen=True)
 class FieldCount:
     """In how many aggregates of a link a field differs."""
 
@@ -72,7 +84,7 @@ class Heat:
     columns: tuple[str, ...]
     rows: tuple[HeatRow, ...]
     elsewhere: int
-    """Findings whose evidence names no record of the topic."""
+    """Findings that broke in the consumer, or whose evidence names no record of the topic."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +218,8 @@ class ShownFinding:
     story: Story | None = None
     known: Known | None = None
     repair: Repair | None = None
+    mending: Mending | None = None
+    """The shortest way to mend what its cause did."""
 
 
 @dataclass(frozen=True)
@@ -341,6 +355,8 @@ class Report:
     """None for a run of all aggregates of all copies."""
     links: tuple[LinkResult, ...]
     flows: tuple[Flow, ...]
+    causes: tuple[CauseCount, ...]
+    """The most frequent first."""
     ages: tuple[Count, ...]
     fields: tuple[FieldCount, ...]
     heat: Heat
@@ -389,3 +405,26 @@ class TracedRecord:
     what: str
     consumer: str | None
     """Whose failure topic it is."""
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A traced record, and what a run's audit says of it."""
+
+    record: TracedRecord
+    told: tuple[tuple[str, str], ...]
+    """What the audit says, each with the link that it is about."""
+    later: bool
+    """Whether the topic had it only after the run read it."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The way of some records, as far as what is kept beside a run shows it."""
+
+    steps: tuple[TracedStep, ...]
+    left_out: int
+    """How many later ones are not among them."""
+    findings: tuple[Finding, ...]
+    """What the run found of their aggregates."""
+    notes: tuple[str, ...]

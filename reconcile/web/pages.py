@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop, Status
+from reconcile.errors import RefusedError
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import FINDINGS, Summary
 from reconcile.pipeline.repairs import Repairs
@@ -62,6 +63,7 @@ class Pages:
             "/runs/{run_id}": self.run,
             "/runs/{run_id}/findings": self.findings,
             "/runs/{run_id}/aggregate": self.aggregate,
+            "/runs/{run_id}/trace": self.trace,
             "/runs/{run_id}/plan": self.plan,
             "/runs/{run_id}/report.html": self.report_file,
             "/runs/{run_id}/findings.csv": self.findings_file,
@@ -87,7 +89,8 @@ class Pages:
         """List findings, filtered and searched."""
         run = self._place.existing_run(run_id)
         filters = query.model_dump(exclude={"page"})
-        found = page(run, filters, query.q, (query.page - 1) * PER_PAGE, PER_PAGE, self._place.spark)
+        wanted = {name: [value] for name, value in filters.items() if value}
+        found = page(run, wanted, query.q, (query.page - 1) * PER_PAGE, PER_PAGE, self._place.spark)
         links = [each.link for each in run.read(Summary).links]
         values = {
             "run_id": run_id,
@@ -118,6 +121,27 @@ class Pages:
             "note": showing.redaction.note,
         }
         return page_of(request, "aggregate.html", f"{aggregate_id} in {run_id}", values)
+
+    def trace(
+        self,
+        request: Request,
+        run_id: str,
+        aggregate_id: Annotated[Text, Query(alias="id")] = "",
+        correlation_id: Annotated[Text, Query(alias="correlation")] = "",
+    ) -> Response:
+        """Show the way of an aggregate's records, or of a correlation id's, through all topics, as it is kept."""
+        from reconcile.pipeline.trace import traced_of_run  # what reads histories loads slowly
+
+        run = self._place.existing_run(run_id)
+        contract = contract_of(run)
+        if contract is None:
+            raise RefusedError(
+                f"the contract of {run_id} cannot be read any more, so nobody knows what it keeps hidden"
+            )
+        wanted = (aggregate_id, None) if aggregate_id else (None, correlation_id)
+        found = traced_of_run(self._showing(run), self._place, contract, *wanted) if any(wanted) else None
+        values = {"run_id": run_id, "id": aggregate_id, "correlation": correlation_id, "trace": found}
+        return page_of(request, "trace.html", f"Trace in {run_id}", values)
 
     def plan(self, request: Request, run_id: str, number: Number = 1) -> Response:
         """List the plan of a run, and the outcome of each line."""

@@ -1,4 +1,4 @@
-"""The report and the web app in a real browser: at two widths, by keyboard, and under axe."""
+"""The report and the web app in a real browser: at all widths, by keyboard, and under axe."""
 
 from __future__ import annotations
 
@@ -19,18 +19,44 @@ from playwright.sync_api import Browser, Page
 from reconcile.contract.model import load_contract
 from reconcile.domain.cause import Cause
 from reconcile.domain.finding import Difference, Hop
+from reconcile.domain.plan import Item, LinkPlan, Plan
+from reconcile.domain.plan_rules import Action
 from reconcile.pipeline import stages as pipeline
+from reconcile.pipeline.handoffs import Request, Stopped
 from reconcile.settings.settings import Settings
 from reconcile.web.app import web_app
 from reconcile.workspace.workspace import Workspace
 from tests.browsers import chromium
 from tests.ports import ports_of
 from tests.unit.handoffs import expected
-from tests.unit.report_runs import AT, case, checked, contract_file, finding, made_run
+from tests.unit.report_runs import (
+    AT,
+    LINK,
+    case,
+    checked,
+    contract_file,
+    finding,
+    kept_history,
+    logged,
+    made_run,
+    put_aside,
+)
 
 PORT = ports_of("web").kafka
 SCRIPT = "<script>alert(1)</script>"
 WIDTHS = (1280, 390)
+ALL_WIDTHS = (390, 800, 1280, 1920)
+PATHS = (
+    "/",
+    "/runs/now",
+    "/runs/now/findings",
+    "/runs/now/findings?cause=skipped&page=2",
+    f"/runs/now/aggregate?id={quote(SCRIPT)}",
+    "/runs/now/plan",
+    "/runs/now/trace?id=u007",
+    "/runs/now/trace?correlation=c-u007",
+    "/history/user-account",
+)
 SCHEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
 
@@ -72,7 +98,29 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     findings += [finding(SCRIPT), finding(None), finding("latent", difference=Difference.LATENT)]
     findings += [finding(f"u{number:03d}") for number in range(60)]
     cases = [case(each.aggregate_id) for each in findings if each.aggregate_id is not None]
-    place, run = made_run(folder / "runs", findings, cases, run_id="now", contract=file)
+    long = ("0193e6c4-58a1-7d3e-9f00-5a5a5a5a5a5a", "the-service-of-logins.UnreadableErrorOfAnEventThatIsTooLong")
+    history = kept_history(folder / "runs", [logged("u007", offset, event_id=long[0]) for offset in range(15, 20)])
+    parked = [put_aside("u007", topic="user-account.login-service.retry-after-a-minute", error=long[1])]
+    place, run = made_run(folder / "runs", findings, cases, run_id="now", contract=file, history=history, parked=parked)
+    reason = "its event was dead-lettered; redriven later, that overwrites this unless the consumer compares versions"
+    items = tuple(
+        Item(
+            link=each.link, aggregate_id=each.aggregate_id, action=Action.RESTATE, cause=each.cause, reason=reason,
+            topic="user-account.login-service.repair", partitions=(4, 7), basis_version=3, basis="x",
+            correction_id=f"c{number}",
+        )
+        for number, each in enumerate(findings)
+    )  # fmt: skip
+    link = LinkPlan(
+        link=LINK, consumer="login", group="login-service", topic="user-account", topic_id="t", partitions=12,
+        partitioner=("crc32",), since={0: 1}, readers=(), approval=True, items=items,
+    )  # fmt: skip
+    plan = Plan.sealed(run_id="now", contract="user-account", contract_digest="0" * 64, made_of={}, links=(link,))
+    run.publish(plan, run.manifest("summary").inputs)
+    stopped = Stopped(stage="gather", how="unreachable", reason=f"no broker at {long[1] * 2}: see that it is up")
+    other = place.run("stopped")
+    other.publish(Request(contract=str(file), aggregate="user-account"), other.inputs("0" * 64))
+    other.publish(stopped, other.inputs("0" * 64), complete=False)
     checked(run, expected(), expected(exception=SCRIPT, rows=None), expected("log", link=None, severity="warning"))
     pipeline.report(run, place, Settings(workspace=place.root), load_contract(file))
     return folder / "runs"
@@ -158,17 +206,22 @@ def test_the_report_is_clean_with_everything_open(page: Page, report: str) -> No
     assert [] == faults(page)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/runs/now",
-        "/runs/now/findings",
-        "/runs/now/findings?cause=skipped&page=2",
-        f"/runs/now/aggregate?id={quote(SCRIPT)}",
-        "/history/user-account",
-    ],
-)
+@pytest.mark.parametrize("width", ALL_WIDTHS)
+def test_no_page_is_cut_off_or_scrolls_sideways(browser: Browser, report: str, web: str, width: int) -> None:
+    """From a telephone to a wide screen; only pictures of stories may be wider than their frames."""
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    for address in (report, *(web + each for each in PATHS)):
+        page.goto(address)
+        assert fits(page), address
+        assert [] == page.evaluate(
+            "[...document.querySelectorAll('main *')].filter(each => each.getBoundingClientRect().right >"
+            " innerWidth + 1 && !each.closest('.newest, svg')).map(each => each.outerHTML.slice(0, 100))"
+        ), address
+    context.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
 def test_pages_of_the_web_app_are_clean(page: Page, web: str, path: str) -> None:
     """The same of each page; its policy, which would show in the console, is kept."""
     watched = Watched(page, web)

@@ -44,9 +44,9 @@ def gathered_link(fields: tuple[tuple[str, bool], ...] | None, width: int) -> Ga
     )  # fmt: skip
 
 
-def gathered(*links: GatheredLink, scope: RunScope | None = None) -> Gathered:
-    """Build what was read of the world."""
-    log = LogExtent(folder="", generation=1, records=0, expired=())
+def gathered(*links: GatheredLink, scope: RunScope | None = None, history: str = "") -> Gathered:
+    """Build what was read of the world; `history` is the folder of the topic's."""
+    log = LogExtent(folder=history, generation=1, records=0, expired=())
     return Gathered(
         contract="c.yaml", aggregate="user-account", links=links, unread=(), log=log, artifacts={}, scope=scope
     )

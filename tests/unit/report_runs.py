@@ -23,6 +23,8 @@ from reconcile.domain.finding import (
     Status,
     to_data,
 )
+from reconcile.gather.log.index import Index, Lost, Segment
+from reconcile.gather.log.store import HistoryStore
 from reconcile.pipeline.handoffs import Quality, Request, RunScope, Summary
 from reconcile.pipeline.scope import Ids
 from reconcile.quality.suites import Checked
@@ -86,6 +88,21 @@ _EVENT = _struct(
 _PARKED = _struct(
     kind=_TEXT, topic=_TEXT, partition=_INT, offset=_LONG, at=_LONG, origin_partition=_INT, origin_offset=_LONG,
     event_id=_TEXT, version=_TEXT, resolved=_TEXT, error=_TEXT,
+)  # fmt: skip
+_TIME = pa.timestamp("us", tz="UTC")
+_ASIDE = pa.schema(
+    {
+        "kind": _TEXT, "topic": _TEXT, "partition": _INT, "offset": _LONG, "at": _TIME, "id": _TEXT,
+        "origin_partition": _INT, "origin_offset": _LONG, "event_id": _TEXT, "version": _TEXT,
+        "correlation_id": _TEXT, "resolved": _TEXT, "error": _TEXT,
+    }
+)  # fmt: skip
+_HISTORY = pa.schema(
+    {
+        "id": _TEXT, "key": pa.binary(), "partition": _INT, "offset": _LONG, "timestamp": _TIME, "version": _TEXT,
+        "event_id": _TEXT, "type": _TEXT, "correlation_id": _TEXT, "tombstone": pa.bool_(), "deletes": pa.bool_(),
+        "raw": pa.binary(),
+    }
 )  # fmt: skip
 _LEDGER = _struct(event_id=_TEXT, partition=_INT, offset=_LONG, at=_LONG)
 _CASES = pa.schema(
@@ -172,11 +189,13 @@ def made_run(
     consumers: Sequence[str] = (),
     scope: RunScope | None = None,
     escaped: int | None = None,
+    history: str = "",
+    parked: Iterable[dict[str, Any]] = (),
 ) -> tuple[Workspace, Run]:
     """Publish a run that was audited.
 
     `contract` is the file that it names, `named` whether it keeps the names of its fields; `ids` and `consumers` are
-    what it was asked for, `scope` what it looked at.
+    what it was asked for, `scope` what it looked at, `history` and `parked` what it read of topics.
     """
     place = Workspace(root)
     run = place.run(run_id)
@@ -184,6 +203,7 @@ def made_run(
     inputs = Inputs(contract=digest)
     told = _parquet(run, "findings", _FINDINGS, (_row(each, run_id) for each in findings), inputs)
     _parquet(run, "cases.login", _CASES, cases, inputs)
+    _parquet(run, "parked.login", _ASIDE, parked, inputs)
     names: tuple[tuple[str, bool], ...] | None = None
     if named:
         fields = load_contract(contract).consumers[0].fields if contract is not None else ()
@@ -198,11 +218,51 @@ def made_run(
     )
     run.publish(request, inputs)
     run.publish(fence(contract=digest, at=at), inputs)
-    run.publish(gathered(gathered_link(names, len(FIELDS)), scope=scope), inputs)
+    run.publish(gathered(gathered_link(names, len(FIELDS)), scope=scope, history=history), inputs)
     figures = _summary(told, at, compared, exit_code, unread or {})
     links = tuple(each.model_copy(update={"escaped": escaped}) for each in figures.links)
     run.publish(figures.model_copy(update={"scope": scope, "links": links}), inputs, complete=not unread)
     return place, run
+
+
+def kept_history(root: Path, records: Iterable[dict[str, Any]]) -> str:
+    """Write records into the history of the topic; give its folder."""
+    home, listed = HistoryStore.of(Workspace(root)).home("main", TOPIC, "t", "0" * 64), list(records)
+    segment = Path(home.path("00000001-0123456789ab"))
+    segment.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(listed, _HISTORY), segment / "part-0.parquet")
+    of_all = Segment(
+        name=segment.name, partitions={}, latest=None, null_keys=0, unreadable_keys=0, unreadable_values=0, digest="",
+        files={"part-0.parquet": 1},
+    )  # fmt: skip
+    lost = Lost(partition=0, start=0, end=3, noticed_at=AT)
+    home.publish(
+        Index(
+            generation=1, cluster="main", topic=TOPIC, topic_id="t", derivation="0" * 64, segments=(of_all,),
+            expired=(lost,),
+        )
+    )  # fmt: skip
+    return home.folder
+
+
+def logged(aggregate_id: str, offset: int, **changes: Any) -> dict[str, Any]:
+    """Give a record of a history, in partition 1."""
+    told = {
+        "id": aggregate_id, "key": None, "partition": 1, "offset": offset, "timestamp": AT, "version": str(offset - 14),
+        "event_id": f"e{offset}", "type": "UserRenamed", "correlation_id": f"c-{aggregate_id}", "tombstone": False,
+        "deletes": False, "raw": None,
+    }  # fmt: skip
+    return {**told, **changes}
+
+
+def put_aside(aggregate_id: str, **changes: Any) -> dict[str, Any]:
+    """Give what a gathered run has of a record in a retry topic."""
+    told = {
+        "kind": "retry", "topic": "user-account.login.retry-1", "partition": 0, "offset": 4, "at": AT,
+        "id": aggregate_id, "origin_partition": 1, "origin_offset": 17, "event_id": "e17", "version": "3",
+        "correlation_id": None, "resolved": None, "error": "Timeout",
+    }  # fmt: skip
+    return {**told, **changes}
 
 
 def contract_of(file: Path) -> Contract:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 
+import click
 import pytest
 
+from reconcile.cli import cli
 from reconcile.domain.attribution import attribute, decide
 from reconcile.domain.case import Case, FieldRule, Routing, Undecided
 from reconcile.domain.cause import Cause
 from reconcile.domain.grounds import Ground
 from reconcile.domain.inquiry import Inquiry
+from reconcile.domain.mending import mending
 from reconcile.files import committed
 from tests.unit.cases import (
     ACTIVITY,
@@ -223,3 +227,31 @@ def _ground(of: Case) -> Ground | None:
 def _line(ground: Ground) -> str:
     others = ", ".join(f"`{cause}`" for cause in ground.alternatives)
     return f"| {ground.confidence} | {ground.when} | {ground.hop or ''} | {others} |\n"
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_each_cause_is_explained_in_one_sentence(cause: Cause) -> None:
+    """The page says it as reports do."""
+    assert f"\n### `{cause}`\n\n{cause.meaning}\n" in committed("docs", "causes.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_each_cause_has_a_shortest_way_to_mend_it(cause: Cause) -> None:
+    """Each command exists, with the options that it is given, and names this run or its contract."""
+    for command in mending(cause, "r 1", "the contract.yaml").commands:
+        _, name, *rest = shlex.split(command)
+        assert {"r 1", "the contract.yaml"} & set(rest)
+        found: click.Command | None = cli
+        for each in (name, *rest):
+            if not isinstance(found, click.Group):
+                break
+            found = found.get_command(click.Context(found), each)
+        assert found is not None, command
+        known = {form for each in found.params for form in each.opts}
+        assert set() == {each for each in rest if each.startswith("--")} - known
+
+
+def test_what_is_left_after_corrections_is_for_the_next_run() -> None:
+    """They are not planned once more."""
+    assert ("reconcile run c.yaml",) == mending(Cause.SKIPPED, "r1", "c.yaml", applied=True).commands
+    assert ("reconcile fence c.yaml",) == mending(Cause.RETRYING, "r1", "c.yaml", applied=True).commands

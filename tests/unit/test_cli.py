@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 
 from reconcile import cli
+from reconcile.lab.airflow.standalone import Standalone
 
 
 def test_a_defect_does_not_look_like_drift(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +49,38 @@ def test_a_fence_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "set()\n" == done.stdout
+
+
+def test_a_shell_completes_commands_options_and_values() -> None:
+    """By click's own means."""
+
+    def completed(*words: str) -> set[str]:
+        shell = BashComplete(cli.cli, {}, "reconcile", "_RECONCILE_COMPLETE")
+        return {each.value for each in shell.get_completions(list(words[:-1]), words[-1])}
+
+    assert {"findings"} == completed("fi")
+    assert {"out_of_order"} == completed("findings", "r1", "--cause", "out")
+
+
+def test_airflow_up_takes_the_port_that_its_refusal_advises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `lab up` does: another port is chosen where one is taken."""
+    advised = {"--postgres-port", "--kafka-port", "--controller-port", "--port"}
+    up = next(command for path, command in commands(cli.cli, ()) if path == ("airflow", "up"))
+    options = {form for each in up.params for form in each.opts}
+    assert advised <= options
+    monkeypatch.setattr("reconcile.cli.airflow._standalone", Standalone)  # Airflow itself loads slowly
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        place = ["--home", str(tmp_path / "airflow"), "--dir", str(tmp_path / "lab")]
+        monkeypatch.setattr(sys, "argv", ["reconcile", "airflow", "up", *place, "--kafka-port", port])
+        with pytest.raises(SystemExit) as exited:
+            cli.main()
+    assert 2 == exited.value.code
+    said = capsys.readouterr().err
+    assert f"port {port}, which Kafka is to have, is in use" in said
+    assert "choose another with --kafka-port" in said
 
 
 def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -114,6 +114,12 @@ def test_the_partition_is_that_of_the_first_evidence_in_the_topic(tmp_path: Path
     assert 1 == told.heat.elsewhere
 
 
+def test_a_hand_edit_lies_in_no_partition(tmp_path: Path) -> None:
+    """Its evidence names records, which somebody wrote over in the copy."""
+    told = report(tmp_path, finding("a"), finding("b", cause=Cause.FOREIGN_WRITE, hop=Hop.CONSUMER))
+    assert (["skipped"], 1) == ([each.cause for each in told.heat.rows], told.heat.elsewhere)
+
+
 def test_the_oldest_drift_is_since_when_it_stands(tmp_path: Path) -> None:
     """Latent findings are no drift yet."""
     older = finding("b", difference=Difference.LATENT, since=AT - timedelta(days=30))

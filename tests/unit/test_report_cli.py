@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 
 from reconcile.cli import cli
+from reconcile.cli.findings import SHOWN
 from reconcile.cli.web import is_loopback
-from reconcile.domain.finding import Finding
+from reconcile.domain.cause import Cause
+from reconcile.domain.finding import Confidence, Difference, Finding, Status
 from reconcile.errors import RefusedError
-from reconcile.workspace.workspace import UnknownRunError
+from reconcile.settings.settings import Settings
+from reconcile.web.app import web_app
+from reconcile.workspace.workspace import UnknownRunError, Workspace
 from tests.schemas import valid_output
-from tests.unit.report_runs import case, contract_file, finding, made_run
+from tests.unit.report_runs import AT, case, contract_file, finding, made_run
 
 
 def world(folder: Path, *findings: Finding) -> Path:
@@ -91,6 +96,54 @@ def test_findings_of_another_cause_are_left_out(tmp_path: Path) -> None:
         [] == json.loads(reconcile(tmp_path, "findings", "r1", "--json", "--cause", "out_of_order").stdout)["findings"]
     )
     assert "out_of_order" in reconcile(tmp_path, "findings", "r1", "--cause", "nonsense").stderr
+
+
+ORDERED = ("lost", "wrong", "unsure", "surplus", "latent", "late")
+
+
+def unordered() -> list[Finding]:
+    """Give findings whose ids say how much they matter, in another order."""
+    return [
+        finding("late", status=Status.IN_FLIGHT, difference=Difference.MISSING),
+        finding("latent", difference=Difference.LATENT, since=AT - timedelta(days=90)),
+        finding("surplus", difference=Difference.ORPHAN, cause=Cause.PHANTOM),
+        finding("unsure", confidence=Confidence.PROBABLE, since=AT - timedelta(days=80)),
+        finding("wrong"),
+        finding("lost", difference=Difference.MISSING),
+    ]
+
+
+def test_what_matters_most_is_first_everywhere(tmp_path: Path) -> None:
+    """In the terminal, the report and the web app alike."""
+    world(tmp_path, *unordered())
+    told = reconcile(tmp_path, "findings", "r1", "--format", "table").stdout
+    assert list(ORDERED) == [
+        line.split()[0] for line in told.splitlines() if line.startswith(tuple(f" {each} " for each in ORDERED))
+    ]
+    report = json.loads(reconcile(tmp_path, "report", "r1", "--json").stdout)
+    assert list(ORDERED) == [each["finding"]["aggregate_id"] for each in report["shown"]]
+    place = Workspace(tmp_path / "runs")
+    page = TestClient(web_app(place, Settings(workspace=place.root))).get("/runs/r1/findings").text
+    assert sorted(ORDERED, key=lambda each: page.index(f"<code>{each}</code>")) == list(ORDERED)
+
+
+def test_findings_begin_with_their_causes(tmp_path: Path) -> None:
+    """Each with its number, what it is, and the commands that mend it."""
+    world(tmp_path, *unordered())
+    told = reconcile(tmp_path, "findings", "r1", "--format", "table", "--limit", "2")
+    assert "5   skipped   The consumer went past an event without applying it." in told.stdout
+    assert "skipped, phantom:\n  reconcile plan --run r1\n  reconcile apply --run r1\n" in told.stdout
+    assert "4 more: `--limit 6` shows all" in told.stderr
+
+
+def test_a_terminal_gets_a_screenful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is told how to see the rest; what a program reads is whole."""
+    world(tmp_path, *(finding(f"u{number:02}") for number in range(SHOWN + 5)))
+    assert SHOWN + 5 == len(reconcile(tmp_path, "findings", "r1").stdout.splitlines())
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    told = reconcile(tmp_path, "findings", "r1")
+    assert "5 more: `--limit 35` shows all" in told.stderr
+    assert SHOWN == sum(line.startswith(" u") for line in told.stdout.splitlines())
 
 
 def test_report_as_json_names_its_artifacts(tmp_path: Path) -> None:

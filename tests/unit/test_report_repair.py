@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from reconcile.domain.approval import Actor, Approval
+from reconcile.domain.cause import Cause
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
 from reconcile.pipeline.handoffs import Applied, AppliedLink, DroppedCorrection, EmittedRecord, VerifiedCorrection
@@ -19,6 +21,7 @@ from reconcile.report.json import report_data
 from reconcile.report.model import Count, Level, Repair, Report
 from reconcile.report.prometheus import prometheus
 from reconcile.settings.settings import Settings
+from reconcile.web.app import web_app
 from reconcile.workspace.manifest import Inputs
 from reconcile.workspace.run import Run
 from reconcile.workspace.workspace import Workspace
@@ -80,6 +83,17 @@ def test_without_a_plan_nothing_is_said_of_repair(tmp_path: Path) -> None:
     """None, and not a plan of nothing."""
     place, run = made_run(tmp_path, [finding()])
     assert told(place, run).repair is None
+
+
+def test_the_plan_page_shows_each_line(tmp_path: Path) -> None:
+    """What is done about each, why, where to, and what its cause means."""
+    place, run = planned(tmp_path)
+    emitted(run)
+    text = TestClient(web_app(place, Settings(workspace=place.root))).get("/runs/r1/plan").text
+    assert "user-account, partition 4" in text
+    assert "release the stash first" in text
+    assert Cause.STASHED.meaning.replace("'", "&#39;") in text
+    assert 'class="badge emitted"' in text
 
 
 def test_a_plan_is_told_as_what_repair_would_do(tmp_path: Path) -> None:

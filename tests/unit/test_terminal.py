@@ -77,3 +77,34 @@ def test_data_stay_as_they_are(tmp_path: Path, form: str) -> None:
 def test_what_drives_a_terminal_is_visible(text: str, lines: bool, expected: str) -> None:
     """And everything else stays."""
     assert expected == visible(text, lines=lines)
+
+
+@pytest.mark.parametrize("words", [("runs",), ("report", "r1")], ids=lambda each: each[0])
+def test_an_outcome_has_its_colour_unless_nobody_wants_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Drift is red on a terminal, and never where it is piped, or NO_COLOR is set."""
+    made_run(tmp_path / "runs", [finding("u1")], contract=contract_file(tmp_path))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    piped = shown(tmp_path, *words)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    in_colour = shown(tmp_path, *words)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert [False, True, False] == ["\x1b[31m" in each for each in (piped, in_colour, shown(tmp_path, *words))]
+
+
+@pytest.mark.parametrize("words", COMMANDS[1:4], ids=lambda each: each[0])
+def test_eighty_columns_are_enough_for_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """One line for each, with its id whole, and not a list of its columns."""
+    monkeypatch.setattr(tables, "_WIDE", 80)
+    run_id = "user-account-20260301T120000Z-6dxz"
+    words = tuple(run_id if each == "r1" else each for each in words)
+    file = contract_file(tmp_path)
+    made_run(tmp_path / "runs", [finding(LONG)], [case(LONG)], run_id=run_id, contract=file, compared=9_867)
+    told = shown(tmp_path, *words)
+    wanted = LONG if words[0] == "findings" else run_id
+    row = next(line for line in told.splitlines() if line.startswith(f" {wanted} "))
+    assert len(row.split()) > 2

@@ -11,7 +11,7 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.files import committed
 from reconcile.lab import faults, process, seed, world
 from reconcile.lab.airflow.standalone import Standalone
-from reconcile.lab.folder import Lab, write_atomically
+from reconcile.lab.folder import Lab, Ports, write_atomically
 from reconcile.pipeline.requests import TOPIC
 
 _LOG = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ Wiring = Callable[[Path, Path, Path, str, str], dict[str, Any]]
 """Builds what Airflow is provided with, of its settings, workspace, contracts, bootstrap and Spark master."""
 
 
-def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]") -> str:
+def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]", ports: Ports | None = None) -> str:
     """Bring up the world if it is not, its services, and an Airflow with everything wired.
 
     Starts a night, and returns the id of its run.
@@ -40,7 +40,7 @@ def up(lab: Lab, airflow: Standalone, wiring: Wiring, master: str = "local[2]") 
     if not world.status(lab)["running"]:
         write_atomically(_started(airflow), str(lab.root.resolve()))
     try:
-        world.up(lab)
+        world.up(lab, ports)
         if lab.state().seeded != "yes":
             _LOG.info(f"seeding {AGGREGATES:,} aggregates and planting {', '.join(FAULTS)}")
             seed.seed(lab, AGGREGATES, SEED)
