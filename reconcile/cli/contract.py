@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
+from reconcile.cli.contract_draft import draft
 from reconcile.cli.output import print_json
 from reconcile.config.yamlfile import KeyPath, path_text
 from reconcile.contract.model import Contract, StashTable, json_schema, load_contract
@@ -29,7 +30,10 @@ EXAMPLES = ("user-account", "user-balance", "user-activity")
 
 @click.group()
 def contract() -> None:
-    """Check contracts, and print their JSON Schema and examples."""
+    """Draft and check contracts, and print their JSON Schema and examples."""
+
+
+contract.add_command(draft)
 
 
 @contract.command()
