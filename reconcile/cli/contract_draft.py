@@ -14,7 +14,7 @@ from reconcile.cli import options
 from reconcile.contract.terms import TABLE_NAME
 from reconcile.errors import RefusedError
 from reconcile.settings.connections import ClusterConnection, Connection, Registry, Store
-from reconcile.settings.references import Given, reference
+from reconcile.settings.references import Given, Reference, reference
 from reconcile.settings.settings import Settings, load_settings
 from reconcile.settings.urls import MariaUrl, PostgresUrl
 
@@ -39,7 +39,7 @@ class _Connections:
 
     def store(self, place: str, option: str) -> tuple[str, Store]:
         """Choose the store that an option names, or has the URL of."""
-        if place in self.settings.connections or not (_URL.fullmatch(place) or reference(place, "url", Path())):
+        if place in self.settings.connections or not (_URL.fullmatch(place) or _referred(place, option)):
             connection = self.settings.connection(place)
             if not isinstance(connection, Store):
                 raise RefusedError(f"the connection {place} is no database")
@@ -87,7 +87,7 @@ class _Connections:
         return {name: keys for name, _, keys in self.given.values()}
 
     def _give(self, place: str, option: str) -> None:
-        connection = Store(url=reference(place, "url", Path()) or Given(SecretStr(place), option))
+        connection = Store(url=_referred(place, option) or Given(SecretStr(place), option))
         address = connection.resolve()
         named = address.database if isinstance(address, (PostgresUrl, MariaUrl)) else "store"
         name = self._name(re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-") + "-db")
@@ -136,8 +136,9 @@ def draft(
 ) -> None:
     """Draft a contract from samples of two tables, a topic and a group; each guess has its evidence behind it.
 
-    CONNECTION is a name in the settings, or the address itself: postgresql://user@host:5432/database. Nothing is
-    changed, and no file is overwritten. No value of the data is printed.
+    CONNECTION is a name in the settings, or the address itself: postgresql://user@host:5432/database, or
+    env:VARIABLE where the variable holds it. Nothing is changed, no file is overwritten, and no value of the data is
+    printed.
 
     \b
     reconcile contract draft --topic product \\
@@ -148,7 +149,7 @@ def draft(
 
     \b
     reconcile contract draft --topic product --cluster localhost:9092 \\
-      --source postgresql://me@localhost/shop:product \\
+      --source env:SHOP_URL:product \\
       --copy postgresql://me@localhost/search:search_document@search-indexer \\
       --output product.yaml --settings reconcile.yaml
     """
@@ -206,6 +207,13 @@ def draft(
         f"{output}: a draft with {fields} field{'s' * (fields != 1)}; look at its comments, then say"
         f" `reconcile contract check {output}`"
     )
+
+
+def _referred(place: str, option: str) -> Reference | None:
+    try:
+        return reference(place, "url", Path())
+    except ValueError as error:
+        raise RefusedError(f"{option} {error}") from None
 
 
 def _parsed(pattern: re.Pattern[str], text: str, option: str, form: str) -> Mapping[str, str]:

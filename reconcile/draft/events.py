@@ -159,7 +159,7 @@ def places(events: Events) -> dict[str, Guess]:
     ]
     return {
         "event_id": _place(bodies, _ID_NAMES, _is_unique, "stands in {there} of {all} records, never twice"),
-        "type": _place(bodies, _TYPE_NAMES, _is_type, "stands in {there} of {all} records, {values} different ones"),
+        "type": _place(bodies, _TYPE_NAMES, _is_type, "stands in {there} of {all} records, in {values} kinds"),
         "correlation_id": _place(bodies, _CORRELATION_NAMES, _is_there, "stands in {there} of {all} records"),
     }
 

@@ -177,7 +177,7 @@ def _copy(name: str, copy: CopySample, sample: Sampled, events: Events, version:
             continue
         event = told if told is not None and told.convinces else None
         fields.append(FieldGuess(column.name, column, found, event, _is_sensitive(column.name, found)))
-    return CopyGuess(name, copy, own_version, tuple(fields), tuple(unmatched), _failure(copy, sample, name, events))
+    return CopyGuess(name, copy, own_version, tuple(fields), tuple(unmatched), _failure(copy, sample, events))
 
 
 def _unmatched(column: Column, found: Match | None, told: Match | None, source: Table) -> tuple[str, ...]:
@@ -274,8 +274,9 @@ def _value(sample: Sampled, events: Events) -> Iterator[tuple[str, str, str]]:
     if sample.topic.format == "debezium-json":
         return
     source = sample.source
-    ids = [each for each in source.rows if each in events.ids]
-    newest = events.newest(ids)
+    told = [each for each in source.rows if each in events.ids]
+    living = {each: row for each, row in zip(told, events.newest(told), strict=True) if row}
+    ids, newest = list(living), list(living.values())
     columns = Inputs({each.name: each.kind for each in source.table.columns}, [source.rows[each] for each in ids])
     names = {each.name: each.sql for each in source.table.columns}
     for path in events.paths:
@@ -292,18 +293,20 @@ def _value(sample: Sampled, events: Events) -> Iterator[tuple[str, str, str]]:
             yield member, "", "no column agrees"
 
 
-def _failure(copy: CopySample, sample: Sampled, name: str, events: Events) -> FailureGuess | None:
+def _failure(copy: CopySample, sample: Sampled, events: Events) -> FailureGuess | None:
     topics = []
     for each in copy.failures:
         kind = failure_kind(each.name)
         others = [group for _, group in each.origins if group is not None]
-        if kind is None or (others and copy.group not in others) or not _is_own(each, copy, sample, name):
+        if kind is None or (others and copy.group not in others) or not _is_own(each, copy, sample):
             continue
         spoken = Counter[str]()
         for (dialect, _), count in each.origins.items():
             spoken[dialect] += count
         said = ", ".join(f"{count} speak {dialect}" for dialect, count in spoken.most_common())
-        evidence = f"of {each.records} sampled records {said or 'none names its origin'}" if each.records else "empty"
+        evidence = f"of {each.records} sampled records {said or 'none names its origin'}"
+        if not each.records:
+            evidence = "we may not read it" if each.records is None else "empty"
         reader = None if copy.group in each.readers else next(iter(each.readers), None)
         topics.append((kind, each.name, reader, evidence))
     kinds = {kind for kind, *_ in topics}
@@ -327,14 +330,15 @@ def failure_kind(topic: str) -> str | None:
     return next((kind for kind, pattern in _KINDS_OF_FAILURE.items() if pattern.search(topic)), None)
 
 
-def _is_own(topic: FailureSample, copy: CopySample, sample: Sampled, name: str) -> bool:
+def _is_own(topic: FailureSample, copy: CopySample, sample: Sampled) -> bool:
     """Decide whether a topic is this consumer's: by a group, by its name, or because there is no other."""
     if any(group == copy.group for _, group in topic.origins) or copy.group in topic.readers:
         return True
-    words = set(tokens(topic.name))
-    if copy.group in topic.name or set(tokens(name)) <= words - set(tokens(sample.topic.name)):
+    if len(sample.copies) == 1 or copy.group in topic.name:
         return True
-    return len(sample.copies) == 1
+    words = set(tokens(topic.name)) - set(tokens(sample.topic.name))
+    named = [each for each in sample.copies if words & set(tokens(each.group)) - set(_SUFFIXES)]
+    return [copy] == named
 
 
 def _ledger(ledger: SideTable, events: Events) -> tuple[Mapping[str, str], str] | None:
@@ -377,6 +381,10 @@ def _notes(sample: Sampled, events: Events) -> Iterator[str]:
         )
     if events.unreadable:
         yield f"{events.unreadable} of {len(topic.records)} sampled values of {topic.name} cannot be read"
+    unclaimed = {each.name for copy in sample.copies for each in copy.failures}
+    unclaimed -= {each.name for copy in sample.copies for each in copy.failures if _is_own(each, copy, sample)}
+    for name in sorted(unclaimed):
+        yield f"{name} is named like failed events of {topic.name}: nothing shows whose they are"
     for copy in sample.copies:
         shared = sum(each in events.ids for each in copy.rows.rows)
         if not shared:

@@ -294,8 +294,8 @@ def _copy(
 def _side_tables(store: SampledStore, named: re.Pattern[str], but: str) -> tuple[SideTable, ...]:
     """Read tables that are named so, the newest rows of each."""
     found = []
-    for name in store.tables():
-        if named.search(name.rpartition(".")[2]) and name != but and not name.startswith("reconcile."):
+    for name, readable in store.tables():
+        if readable and named.search(name.rpartition(".")[2]) and name != but and not name.startswith("reconcile."):
             table = store.table(name)
             found.append(SideTable(table, store.any(table)))
             if len(found) == _MOST_SIDE_TABLES:
@@ -314,12 +314,15 @@ def _failures(cluster: ClusterClient, wanted: Wanted, commits: Commits) -> tuple
         if len(found) == _MOST_FAILURE_TOPICS:
             break
         partitions = cluster.topic(name).partitions
-        records = _newest(cluster, name, partitions, max(1, _OF_FAILURES // len(partitions)))
+        try:
+            records = _newest(cluster, name, partitions, max(1, _OF_FAILURES // len(partitions)))
+        except RefusedError:
+            records = None
         origins = Counter(
             (origin.dialect, origin.group)
-            for each in records
+            for each in records or ()
             if (origin := dialect.read([(key, value) for key, value in each.headers])) is not None
         )
         readers = tuple(sorted(group for group, by_topic in commits.of_groups.items() if by_topic.get(name)))
-        found.append(FailureSample(name, dict(origins), len(records), readers))
+        found.append(FailureSample(name, dict(origins), None if records is None else len(records), readers))
     return tuple(found)

@@ -100,7 +100,8 @@ class FailureSample:
     name: str
     origins: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
     """How many of its newest records name an origin in a dialect, and for which group."""
-    records: int = 0
+    records: int | None = 0
+    """How many of them were looked at; None where we may not read it."""
     readers: tuple[str, ...] = ()
     """The groups that have committed offsets in it."""
 

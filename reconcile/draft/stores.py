@@ -35,7 +35,8 @@ _LONGEST_TEXT = 10_000
 _PATIENCE = timedelta(minutes=1)
 _RANGES = {"smallint": 15, "integer": 31, "bigint": 63}
 _TABLES = (
-    "select case when pg_table_is_visible(c.oid) then relname else nspname || '.' || relname end"
+    "select case when pg_table_is_visible(c.oid) then relname else nspname || '.' || relname end,"
+    " has_table_privilege(c.oid, 'select') and has_schema_privilege(n.oid, 'usage')"
     " from pg_class c join pg_namespace n on n.oid = relnamespace where relkind in ('r', 'v', 'm', 'p', 'f')"
     " and nspname not in ('pg_catalog', 'information_schema') order by 1"
 )
@@ -60,15 +61,15 @@ class SampledStore(ABC):
 
     def table(self, name: str) -> Table:
         """Describe a table; raise NoTableError with the nearest name."""
-        tables = self.tables()
+        tables = [each for each, _ in self.tables()]
         if name not in tables and name.rpartition(".")[2] not in tables and not self._exists(name):
             hint = suggestion(name, tables) or (f"; there are {', '.join(tables[:20])}" if tables else "; it has none")
             raise NoTableError(f"no table {quoted(name)} in {self.name}{hint}")
         return Table(name, tuple(self._columns(name)), tuple(self._keys(name)))
 
     @abstractmethod
-    def tables(self) -> list[str]:
-        """List the tables and views that there are."""
+    def tables(self) -> list[tuple[str, bool]]:
+        """List the tables and views that there are, each with whether we may read it."""
 
     def ends(self, table: Table) -> list[Row]:
         """Read the rows with the lowest ids and those with the highest; any rows where nothing orders them."""
@@ -136,8 +137,8 @@ class _Postgres(SampledStore):
         super().__init__(name)
         self._session = session
 
-    def tables(self) -> list[str]:
-        return [name for (name,) in self._session.rows(_TABLES)]
+    def tables(self) -> list[tuple[str, bool]]:
+        return [(name, readable) for name, readable in self._session.rows(_TABLES)]
 
     def _exists(self, name: str) -> bool:
         found = self._session.rows("select to_regclass(%s) is not null", (self._regclass(name),))
@@ -203,9 +204,10 @@ class _Maria(SampledStore):
         super().__init__(name)
         self._session = session
 
-    def tables(self) -> list[str]:
+    def tables(self) -> list[tuple[str, bool]]:
+        # It shows only those on which the account has some right.
         wanted = "select table_name from information_schema.tables where table_schema = database() order by 1"
-        return [name for (name,) in self._session.rows(wanted)]
+        return [(name, True) for (name,) in self._session.rows(wanted)]
 
     def _exists(self, name: str) -> bool:
         schema, table = self._session.schema_and_name(name)
