@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import PostgresServer
 from reconcile.lab.process import remove_tree, wait_until
+from reconcile.lab.schema_registry import Registry, serving
 from reconcile.lab.services import offsets
 from reconcile.lab.services.database import connected
 from reconcile.lab.world import provide_topics
@@ -346,6 +348,41 @@ def test_an_empty_topic_gives_fields_without_events(shop: Shop, tmp_path: Path) 
     assert "look here: the topic silent is empty" in done.stderr
     (tmp_path / "c.yaml").write_text(done.stdout)
     assert {None} == {each.event for each in load_contract(tmp_path / "c.yaml").consumers[0].fields}
+
+
+def test_values_of_a_registry_are_read(shop: Shop, tmp_path: Path) -> None:
+    """Their schema tells the format, and the settings have the registry's connection; without it, it is asked for."""
+    import fastavro
+
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}, {"name": "maker", "type": "string"}]
+    schema = {"type": "record", "name": "Product", "fields": fields}
+    admin = offsets.admin_client(shop.lab.bootstrap)
+    provide_topics(shop.lab, {"product-avro": 2})
+    wait_until(partial(offsets.led, admin, "product-avro", 2), "product-avro has no leaders", 60)
+    with serving(Registry()) as registry:
+        number = registry.register("product-avro-value", json.dumps(schema))
+        producer = Producer({"bootstrap.servers": str(shop.lab.bootstrap)})
+        for each in range(1, 61):
+            written = BytesIO()
+            fastavro.schemaless_writer(written, fastavro.parse_schema(schema), product(each, 2))
+            frame = b"\0" + number.to_bytes(4, "big")
+            producer.produce("product-avro", key=each.to_bytes(8, "big"), value=frame + written.getvalue())
+        assert not producer.flush(60)
+        offsets.commit(shop.lab.bootstrap, "search-indexer", "product-avro", offsets.ends(admin, "product-avro"))
+        missing = shop.drafted(tmp_path, topic="product-avro")
+        done = shop.drafted(tmp_path, topic="product-avro", registry=registry.url)
+    assert "name its connection, or its URL, with --registry" in str(missing.exception)
+    assert 0 == done.exit_code, done.exception
+    (tmp_path / "c.yaml").write_text(done.stdout)
+    topic = load_contract(tmp_path / "c.yaml").topic
+    assert ("avro", "int64", "schemas") == (
+        topic.format,
+        topic.key.type,
+        topic.value_schema and topic.value_schema.registry,
+    )
+    events = [each.event for each in load_contract(tmp_path / "c.yaml").consumers[0].fields]
+    assert ["$.name", "$.maker || ': ' || $.name", None, None, None] == events
+    assert 'schemas: {registry: "env:SCHEMAS_URL"}' in done.stdout
 
 
 def test_a_view_has_the_id_that_the_keys_are(shop: Shop, tmp_path: Path) -> None:
