@@ -48,6 +48,7 @@ OWNERS = (
     "sql fence",
     "servers gone",
     "full disk",
+    "first contract",
 )
 ROOM = 60
 """How many owners a worker has room for."""

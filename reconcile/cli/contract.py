@@ -12,6 +12,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.ci import Ci, Outcome, of_error, told
+from reconcile.cli.contract_draft import draft
 from reconcile.cli.output import print_json
 from reconcile.config.validation import Contradiction
 from reconcile.config.yamlfile import KeyPath
@@ -32,7 +33,10 @@ EXAMPLES = ("user-account", "user-balance", "user-activity")
 
 @click.group()
 def contract() -> None:
-    """Check contracts, and print their JSON Schema and examples."""
+    """Draft and check contracts, and print their JSON Schema and examples."""
+
+
+contract.add_command(draft)
 
 
 @contract.command()

@@ -174,6 +174,11 @@ class ClusterClient:
         topic_id = str(found.topic_id).translate(str.maketrans("+/", "-_")).rstrip("=")
         return TopicDescription(name, topic_id, tuple(sorted(each.id for each in found.partitions)))
 
+    def topics(self) -> list[str]:
+        """List the topics that the account may see, apart from Kafka's own."""
+        with self._explaining("its topics", None):
+            return sorted(each for each in self._admin.list_topics(timeout=_TIMEOUT).topics if each[:2] != "__")
+
     def layouts(self, topics: Iterable[str]) -> dict[str, TopicLayout | None]:
         """Read the replicas and the settings of each topic; None for one that the cluster does not have."""
         from confluent_kafka.admin import ConfigResource, ResourceType
@@ -426,8 +431,7 @@ class ClusterClient:
         }
 
     def _missing(self, name: str) -> TopicMissingError:
-        topics = [each for each in self._admin.list_topics(timeout=_TIMEOUT).topics if each[:2] != "__"]
-        what_to_do = suggestion(name, topics) or "; correct the name, or create the topic"
+        what_to_do = suggestion(name, self.topics()) or "; correct the name, or create the topic"
         return TopicMissingError(f"the cluster {self.name} has no topic {quoted(name)}{what_to_do}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +164,7 @@ def read(
 
 def read_newest(
     options: Mapping[str, Any], topic: str, begins: Mapping[int, int], ends: Mapping[int, int], each: int
-) -> Iterator[Message]:
+) -> Generator[Message, None, None]:
     """Read the committed records in the last so many offsets of each partition."""
     stretches = {p: (max(begins[p], end - each), end) for p, end in ends.items() if end > begins[p]}
     if stretches:

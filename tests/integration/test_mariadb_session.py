@@ -8,16 +8,20 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from pydantic import SecretStr
 
+from reconcile.draft.stores import open_store
 from reconcile.errors import ReconcileError
 from reconcile.gather.stores.errors import (
+    NoTableError,
     SnapshotLostError,
     StatementTimeoutError,
     StoreRefusedError,
     StoreUnreachableError,
 )
 from reconcile.gather.stores.mariadb.session import MariaSession, open_maria_session
-from reconcile.settings.connections import StoreLimits
+from reconcile.settings.connections import Store, StoreLimits
+from reconcile.settings.references import Given
 from tests.integration.mariadb_server import MariaServer, mariadb_server
 from tests.ports import ports_of
 
@@ -159,3 +163,29 @@ def test_a_message_is_one_statement(session: MariaSession) -> None:
     session.take_snapshot()
     with pytest.raises(StoreRefusedError, match="syntax"):
         session.rows("select 1; create table escaped (id int)")
+
+
+def test_samples_for_a_draft_are_read(server: MariaServer) -> None:
+    """With what is unique, rows of both ends of the key, those of some ids, and no bytes; wrong ids find nothing."""
+    server.run(
+        "create table sampled (`order` int, code varchar(20), price decimal(10,2), sold boolean, picture blob,"
+        " at datetime(6), primary key (`order`, code), unique (price))"
+    )
+    server.many(
+        "insert into sampled values (%s, %s, %s, %s, %s, %s)",
+        [(number, f"it's {number}", f"{number}.50", number % 2, b"x", "2026-01-01 10:00:00") for number in range(300)],
+    )
+    with open_store("shop", Store(url=Given(SecretStr(server.url())))) as store:
+        table = store.table("sampled")
+        assert (("order", "code"), ("price",)) == table.keys
+        assert [("order", "integer", "`order`"), ("code", "character varying(20)", "`code`")] == [
+            (each.name, each.type, each.sql) for each in table.columns[:2]
+        ]
+        ends = store.ends(table)
+        assert [*map(str, range(100)), *map(str, range(200, 300))] == sorted(
+            (str(row["order"]) for row in ends), key=int
+        )
+        row = {"order": "7", "code": "it's 7", "price": "7.50", "sold": "1", "at": "2026-01-01 10:00:00.000000"}
+        assert [row] == store.among(table, ["order", "code"], [("7", "it's 7"), ("8", "other"), ("no", "x")])
+        with pytest.raises(NoTableError, match='no table "sampld" in shop; did you mean "sampled"'):
+            store.table("sampld")
