@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 import click
 
 from reconcile.cli import options
-from reconcile.cli.output import print_json, say, say_next
-from reconcile.cli.tables import console, table
+from reconcile.cli.output import print_json, say, say_next, visible
+from reconcile.cli.tables import console, is_roomy, table
 from reconcile.config.yamlfile import quoted
 from reconcile.domain.finding import Finding, to_data
+from reconcile.domain.mending import Mending
 from reconcile.errors import RefusedError
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import Gathered
 from reconcile.pipeline.job import run_of
 from reconcile.pipeline.runs import contract_of
 from reconcile.pipeline.shown_findings import Showing
-from reconcile.report.model import ShownRow, Story
+from reconcile.report.model import Moment, ShownRow, Story
 from reconcile.workspace import handoff
 
 
@@ -59,7 +60,7 @@ def explain(
         print_json(ExplainOutput(run_id=run.id, stories=stories))
         return
     for story, finding in found:
-        show(story, finding)
+        show(story, finding, None if finding is None else showing.mending(finding.cause))
     if showing.redaction.note:
         say(f"reconcile: {showing.redaction.note}")
     if any(finding is not None for _, finding in found):
@@ -77,7 +78,7 @@ def explained(
     return [(each, findings.get(each.link)) for each in stories]
 
 
-def show(story: Story, finding: Finding | None) -> None:
+def show(story: Story, finding: Finding | None, way: Mending | None = None) -> None:
     """Print a story on the terminal."""
     out = console()
     out.print(f"{story.link}  {story.id}")
@@ -91,17 +92,43 @@ def show(story: Story, finding: Finding | None) -> None:
     _show_rows(story, finding)
     if story.left_out:
         out.print(f"  {story.left_out:,} older moments are not shown")
-    moments = table("when", "where", "place", "version", "what", wrap=("what",))
-    for each in story.moments:
-        marks = f"  ← {', '.join(each.marks)}" if each.marks else ""
-        moments.add_row(when(each.at), where(each.lane, each.topic), each.place, each.version or "", each.what + marks)
-    out.print(moments)
+    show_timeline(map(_line, story.moments))
     if finding is not None and finding.evidence:
         out.print("Why")
         for number, seen in enumerate(finding.evidence, 1):
             place = "" if seen.offset is None else f" {seen.topic} {seen.partition}@{seen.offset}"
             out.print(f"  {number}. {seen.kind}{place}: {seen.note}")
+    if finding is not None and way is not None:
+        out.print(f"Shortest way to mend it: {way.words}")
+        for command in way.commands:
+            out.print(f"  {command}")
     out.print()
+
+
+def show_timeline(lines: Iterable[Sequence[str]], *more: str) -> None:
+    """Print moments as a table; where that is not wide enough, each in lines of its own.
+
+    A line has when, where, place, version and what, and then a cell for each column of `more`.
+    """
+    from rich.padding import Padding
+
+    out = console()
+    moments = table("when", "where", "place", "version", "what", *more, wrap=("what",))
+    for each in lines:
+        if is_roomy(out):
+            moments.add_row(*each)
+        else:
+            at, topic, place, version, *rest = each
+            out.print(f"  {at}  {topic} {place}")
+            words = "  ".join(filter(None, (version and f"v{version}", *rest)))
+            out.print(Padding(visible(words, lines=False), (0, 0, 0, 6)))
+    if is_roomy(out):
+        out.print(moments)
+
+
+def _line(moment: Moment) -> tuple[str, ...]:
+    what = f"{moment.what}  ← {', '.join(moment.marks)}" if moment.marks else moment.what
+    return when(moment.at), where(moment.lane, moment.topic), moment.place, moment.version or "", what
 
 
 def _show_rows(story: Story, finding: Finding | None) -> None:

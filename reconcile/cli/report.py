@@ -10,7 +10,7 @@ import click
 
 from reconcile.cli import options
 from reconcile.cli.output import print_json, say, say_next
-from reconcile.cli.tables import FIGURES, coloured, console, figures, show_approvals, show_quality, table
+from reconcile.cli.tables import FIGURES, coloured, console, figures, is_roomy, show_approvals, show_quality, table
 from reconcile.contract.model import load_contract
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.job import Job, run_of
@@ -127,13 +127,17 @@ def show(report: Report) -> None:
 
 
 def _show_most_affected(report: Report) -> None:
-    affected = table("most affected aggregates", "link", "difference", "cause", "fields", "age", wrap=("fields",))
+    out = console()
+    more = is_roomy(out)
+    rest = ("link", "difference", "cause", "fields", "age") if more else ("difference", "cause")
+    affected = table("most affected aggregates", *rest, wrap=("fields",))
     for each in report.shown[:_MOST_AFFECTED]:
         finding = each.finding
         fields = ", ".join(field.name for field in finding.fields)
         name = finding.aggregate_id or "(none)"
-        affected.add_row(name, finding.link, finding.difference, finding.cause, fields, each.age)
-    console().print(affected)
+        kind = (finding.difference, finding.cause)
+        affected.add_row(name, *((finding.link, *kind, fields, each.age) if more else kind))
+    out.print(affected)
 
 
 def _show_repair(report: Report) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from reconcile.cli import options
-from reconcile.cli.explain import when, where
+from reconcile.cli.explain import show_timeline, when, where
 from reconcile.cli.output import print_json, say
-from reconcile.cli.tables import console, table
 from reconcile.config.yamlfile import quoted
 from reconcile.errors import RefusedError
 
@@ -47,11 +46,10 @@ def trace(
         return
     if not found:
         return
-    # What was requested is the same in every line: the other one is shown.
-    other = "id" if aggregate_id is None else "correlation id"
-    shown = table("when", "where", "place", "version", "what", other, wrap=("what",))
+    lines = []
     for each in found:
         place = "" if each.offset is None else f"{each.partition}@{each.offset}"
+        # What was requested is the same in every line: the other one is shown.
         id_ = each.aggregate_id if aggregate_id is None else each.correlation_id
-        shown.add_row(when(each.at), where(each.kind, each.topic), place, each.version or "", each.what, id_ or "")
-    console().print(shown)
+        lines.append((when(each.at), where(each.kind, each.topic), place, each.version or "", each.what, id_ or ""))
+    show_timeline(lines, "id" if aggregate_id is None else "correlation id")
