@@ -345,6 +345,42 @@ def test_events_of_what_changed_are_a_patch(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_left_out_where_it_is_null_makes_no_patch() -> None:
+    """Members that are in half of the events tell by the source's values that an event without them is whole."""
+    now = [{**product(number), "name": None, "maker": None} for number in range(200)]
+
+    def told(rows: list[Row]) -> list[Record]:
+        first = [record(product(number), number) for number in range(200)]
+        bodies = [json.loads(record(row, 0).value or b"") for row in rows]
+        later = [{name: value for name, value in body.items() if value is not None} for body in bodies]
+        return [
+            each
+            for one, other in zip(first, later, strict=True)
+            for each in (one, replace(one, offset=one.offset + 1, value=json.dumps(other).encode()))
+        ]
+
+    assert not guess(sampled(now, records=told)).events.patch
+
+
+def test_a_sum_is_told_by_events_that_add(tmp_path: Path) -> None:
+    """The newest event has what was added last: where an id has several, only their sum is what the copy has."""
+    columns = {"id": "text", "balance": "numeric(10,2)"}
+    rows: list[Row] = [{"id": each, "balance": str(3 * number + 7)} for number, each in enumerate(IDS)]
+    side = TableSample("db", table("account", columns, "id"), ("id",), by_id(rows, "id"))
+    amounts = [(number, amount) for number in range(200) for amount in (number, 2 * number, 7)]
+    told = [
+        Record(0, n, IDS[number].encode(), json.dumps({"id": IDS[number], "amount": amount}).encode())
+        for n, (number, amount) in enumerate(amounts)
+    ]
+    topic = TopicSample("main", "booking", 1, told, [(IDS[number],) for number, _ in amounts], known=200, looked_up=200)
+    draft = guess(Sampled(side, topic, (CopySample("ledger", side, 200, 200),)))
+    (balance,) = loaded(draft, tmp_path).consumers[0].fields
+    assert ("add", "$.amount") == (balance.apply, balance.event)
+    assert "apply: add  # the sum of the sampled events agrees for 200 of 200 ids that have several" in contract_text(
+        draft
+    )
+
+
 def test_the_partitioner_that_explains_the_sample_is_said() -> None:
     """Murmur2 puts all of these keys where they are."""
     said = topic_events.partitioner_evidence(sampled().topic)
