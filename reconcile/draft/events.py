@@ -18,7 +18,7 @@ from reconcile.domain.key import KeyType, decode
 from reconcile.domain.partitioner import explained_shares
 from reconcile.draft.derivations import comparable
 from reconcile.draft.matching import Inputs
-from reconcile.draft.samples import Id, Record, Row, TopicSample, tokens
+from reconcile.draft.samples import Id, Record, Row, TopicSample, is_nameable, tokens
 
 KEY_TYPES = (KeyType.STRING, KeyType.INT64, KeyType.UUID_BYTES, KeyType.JSON)
 """The key types that are tried, the likeliest first."""
@@ -160,6 +160,8 @@ def header_texts(record: Record) -> dict[str, str]:
     """Read the headers that are text; of one that stands twice the last."""
     found = {}
     for name, value in record.headers:
+        if not is_nameable(name):
+            continue
         try:
             found[name] = (value or b"").decode()
         except UnicodeDecodeError:
@@ -243,7 +245,7 @@ def _leaves(body: Mapping[str, Any], path: str = "$", depth: int = 1) -> Iterato
         step = f".{name}" if re.fullmatch(r"\w+", name) else f"['{name}']"
         if depth == 1 and name == "schema" and body.keys() == _WRAPPER:
             continue  # of Connect's converter: it says nothing of the aggregate
-        if not mapping.is_path(path + step):
+        if not is_nameable(name) or not mapping.is_path(path + step):
             continue
         if isinstance(value, Mapping) and depth < _DEEPEST:
             yield from _leaves(value, path + step, depth + 1)
