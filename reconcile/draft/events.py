@@ -7,15 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 from reconcile.domain import mapping
+from reconcile.domain.canonical import Kind
 from reconcile.domain.deletion import as_text, parsed
 from reconcile.domain.key import KeyType, decode
 from reconcile.domain.partitioner import explained_shares
+from reconcile.draft.derivations import comparable
 from reconcile.draft.matching import Inputs
-from reconcile.draft.samples import Id, Record, Row, TopicSample, tokens
+from reconcile.draft.samples import Id, Record, Row, TopicSample, is_nameable, tokens
 
 KEY_TYPES = (KeyType.STRING, KeyType.INT64, KeyType.UUID_BYTES, KeyType.JSON)
 """The key types that are tried, the likeliest first."""
@@ -54,6 +57,9 @@ class Events:
     tombstones: int = 0
     unreadable: int = 0
     patch: bool = False
+    """Whether events tell only what changed; as it is read, whether most of their paths are in a part of them only."""
+    rare: tuple[str, ...] = ()
+    """The paths that are in a part of the events only."""
     deletes: tuple[Guess, ...] = ()
     paths: tuple[str, ...] = field(default=())
 
@@ -86,6 +92,16 @@ class Events:
             else:
                 told[id_] = {**dict.fromkeys(self.paths), **body, **headers}
         return [told.get(each, {}) for each in ids]
+
+    def sums(self, path: str) -> dict[Id, tuple[Decimal, int]]:
+        """Compute for each id what stands at a path of all its events together, and how many have it."""
+        found: dict[Id, tuple[Decimal, int]] = {}
+        for id_, body in zip(self.topic.ids, self.bodies, strict=True):
+            number = comparable((body or {}).get(path), Kind.NUMERIC)
+            if id_ is not None and isinstance(number, Decimal):
+                total, count = found.get(id_, (Decimal(0), 0))
+                found[id_] = total + number, count + 1
+        return found
 
     def inputs(self, ids: Sequence[Id]) -> Inputs:
         """Build what values may be derived from: the paths of the events."""
@@ -134,6 +150,7 @@ def read(topic: TopicSample) -> Events:
         tombstones,
         unreadable=len(bodies) - len(there) - tombstones,
         patch=len(rare) > len(counted) / 2,
+        rare=tuple(rare),
         deletes=tuple(_deletes(there, tombstones, debezium=debezium)),
         paths=paths,
     )
@@ -143,6 +160,8 @@ def header_texts(record: Record) -> dict[str, str]:
     """Read the headers that are text; of one that stands twice the last."""
     found = {}
     for name, value in record.headers:
+        if not is_nameable(name):
+            continue
         try:
             found[name] = (value or b"").decode()
         except UnicodeDecodeError:
@@ -226,7 +245,7 @@ def _leaves(body: Mapping[str, Any], path: str = "$", depth: int = 1) -> Iterato
         step = f".{name}" if re.fullmatch(r"\w+", name) else f"['{name}']"
         if depth == 1 and name == "schema" and body.keys() == _WRAPPER:
             continue  # of Connect's converter: it says nothing of the aggregate
-        if not mapping.is_path(path + step):
+        if not is_nameable(name) or not mapping.is_path(path + step):
             continue
         if isinstance(value, Mapping) and depth < _DEEPEST:
             yield from _leaves(value, path + step, depth + 1)

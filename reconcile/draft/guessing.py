@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconcile.contract.terms import NAME
 from reconcile.domain.canonical import Kind
 from reconcile.draft import events as topic_events
-from reconcile.draft.derivations import comparable
+from reconcile.draft.derivations import NUMBERS, comparable
 from reconcile.draft.events import Events, Guess
 from reconcile.draft.matching import Inputs, Match, best_match
 from reconcile.draft.samples import (
@@ -45,6 +45,7 @@ _KINDS_OF_FAILURE = {
     "retry": re.compile(r"retr(y|ies)|delay", re.IGNORECASE),
 }
 _UNLIKELY = 0.5
+_FEWEST_SUMS = 3
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class FieldGuess:
     """The copy's."""
     source: Match
     event: Match | None
+    added: tuple[str, str] | None
+    """Where events have what is added, with the evidence; None where they have the value."""
     sensitive: bool
 
 
@@ -105,7 +108,7 @@ class Draft:
 
 def guess(sample: Sampled) -> Draft:
     """Guess the contract."""
-    events = topic_events.read(sample.topic)
+    events = _events(sample)
     version = _version(sample.source.table)
     names: set[str] = set()
     copies = []
@@ -127,6 +130,25 @@ def guess(sample: Sampled) -> Draft:
         value=tuple(_value(sample, events)),
         notes=tuple(_notes(sample, events)),
     )
+
+
+def _events(sample: Sampled) -> Events:
+    """Read the events; whether they tell only what changed is decided by how more of the source's values come out."""
+    events = topic_events.read(sample.topic)
+    ids = [each for each in sample.source.rows if each in events.ids]
+    paths = dict.fromkeys(events.rare)
+    merged, whole = (
+        Inputs(paths, replace(events, patch=patch).newest(ids), connectors=True) for patch in (True, False)
+    )
+    votes = 0
+    for column in sample.source.table.columns:
+        wanted = [sample.source.rows[each].get(column.name) for each in ids]
+        found = [
+            best_match(wanted, column.kind, each, [column.name], None, _scale(column.type)) for each in (merged, whole)
+        ]
+        shares = [each.share if each is not None and each.convinces else 0.0 for each in found]
+        votes += (shares[0] > shares[1]) - (shares[0] < shares[1])
+    return replace(events, patch=votes > 0 if votes else events.patch)
 
 
 def id_column(table: Table, known: Mapping[str, tuple[int, int]]) -> str | None:
@@ -176,8 +198,26 @@ def _copy(name: str, copy: CopySample, sample: Sampled, events: Events, version:
             unmatched.append(_unmatched(column, found, told, source.table))
             continue
         event = told if told is not None and told.convinces else None
-        fields.append(FieldGuess(column.name, column, found, event, _is_sensitive(column.name, found)))
+        added = _added(column, rows, events) if column.kind in NUMBERS else None
+        fields.append(FieldGuess(column.name, column, found, event, added, _is_sensitive(column.name, found)))
     return CopyGuess(name, copy, own_version, tuple(fields), tuple(unmatched), _failure(copy, sample, events))
+
+
+def _added(column: Column, rows: TableSample, events: Events) -> tuple[str, str] | None:
+    """Find where events have what is added to a sum: only ids with several events tell it from the value itself."""
+    best: tuple[int, str, str] | None = None
+    for path in events.paths:
+        several = {each: total for each, (total, count) in events.sums(path).items() if count > 1}
+        wanted = {
+            each: comparable(rows.rows[each].get(column.name), Kind.NUMERIC) for each in several if each in rows.rows
+        }
+        newest = dict(zip(wanted, events.newest(list(wanted)), strict=True))
+        by_sum = sum(wanted[each] == several[each] for each in wanted)
+        by_newest = sum(wanted[each] == comparable(newest[each].get(path), Kind.NUMERIC) for each in wanted)
+        if by_sum >= _FEWEST_SUMS and by_sum > 2 * by_newest and (best is None or by_sum > best[0]):
+            said = f"the sum of the sampled events agrees for {by_sum} of {len(wanted)} ids that have several"
+            best = by_sum, path, f"{said}, the newest alone for {by_newest}"
+    return None if best is None else best[1:]
 
 
 def _unmatched(column: Column, found: Match | None, told: Match | None, source: Table) -> tuple[str, ...]:

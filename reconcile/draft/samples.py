@@ -41,6 +41,10 @@ class Table:
     keys: tuple[tuple[str, ...], ...] = ()
     """The columns of its primary key, if it has one, and of what else is unique."""
 
+    def __post_init__(self) -> None:
+        # A contract cannot name the others.
+        object.__setattr__(self, "columns", tuple(each for each in self.columns if is_nameable(each.name)))
+
     def column(self, name: str) -> Column:
         """Choose a column by its name."""
         return next(each for each in self.columns if each.name == name)
@@ -137,6 +141,11 @@ class Sampled:
     topic: TopicSample
     copies: tuple[CopySample, ...]
     outboxes: tuple[SideTable, ...] = ()
+
+
+def is_nameable(name: str) -> bool:
+    """Decide whether a file that people write can hold a name."""
+    return bool(name) and name == name.strip() and name.isprintable()
 
 
 def tokens(name: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconcile.draft.derivations import Derivation
+from reconcile.draft.derivations import NUMBERS, Derivation
 from reconcile.draft.events import Guess, partitioner_evidence
 from reconcile.draft.guessing import Draft, FailureGuess, FieldGuess
 from reconcile.draft.samples import TableSample
@@ -82,7 +82,7 @@ def _topic(draft: Draft) -> Iterator[str]:
     yield f"  key: {{type: {topic.key_type}}}{seen}"
     yield f"  partitioner: infer  # {partitioner_evidence(topic)}"
     if topic.records:
-        told = "most paths are in a part of the events only" if events.patch else "most paths are in nearly all events"
+        told = f"{len(events.paths) - len(events.rare)} of {len(events.paths)} paths are in nearly all events"
         yield f"  state: {'patch' if events.patch else 'full'}  # {told}"
     yield from _guessed("  version", draft.topic_version)
     for key, guess in draft.places.items():
@@ -129,8 +129,13 @@ def _field(field: FieldGuess, names: Mapping[str, str], maria: bool) -> Iterator
     sql = field.source.derivation.sql(names, maria=maria)
     yield f"        source: {scalar(sql)}  # {field.source.evidence}"
     yield f"        consumer: {scalar(field.column.sql)}"
-    if field.event is None:
-        yield "        # event: nothing in the sampled records agrees"
+    if field.added is not None:
+        path, evidence = field.added
+        yield f"        event: {scalar(path)}"
+        yield f"        apply: add  # {evidence}"
+    elif field.event is None:
+        add = "; where events tell what is added, write it with `apply: add`"
+        yield f"        # event: nothing in the sampled records agrees{add if field.column.kind in NUMBERS else ''}"
     else:
         yield f"        event: {_event(field.event.derivation)}  # {field.event.evidence}"
     if field.sensitive:

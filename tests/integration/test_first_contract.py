@@ -48,13 +48,14 @@ SHOP = """
         updated_at timestamptz, deleted_at timestamptz);
     create table outbox (position bigserial primary key, aggregate_id text, topic text, payload jsonb,
         created_at timestamptz default now(), published_at timestamptz default now());
-    create table variant (product_id bigint, size text, primary key (product_id, size));
+    create table variant (product_id bigint, size text, stock integer, primary key (product_id, size));
     create table nothing (id bigint primary key, name text);
     create view price_list as select id, name, price from product where deleted_at is null;
 """
 SEARCH = """
     create table search_document (product_id bigint primary key, title text, label text, price_cents bigint,
         country text, released date, views integer, indexed_at timestamptz default now(), version integer);
+    create table variant (product_id bigint, size text, stock integer, primary key (product_id, size));
     create table nothing (product_id bigint primary key, title text);
 """
 ORDERS = """
@@ -383,6 +384,34 @@ def test_values_of_a_registry_are_read(shop: Shop, tmp_path: Path) -> None:
     events = [each.event for each in load_contract(tmp_path / "c.yaml").consumers[0].fields]
     assert ["$.name", "$.maker || ': ' || $.name", None, None, None] == events
     assert 'schemas: {registry: "env:SCHEMAS_URL"}' in done.stdout
+
+
+def test_an_id_of_two_columns(shop: Shop, tmp_path: Path) -> None:
+    """Keys that are arrays in JSON have it, and the copy names its columns alike."""
+    admin = offsets.admin_client(shop.lab.bootstrap)
+    provide_topics(shop.lab, {"variant": 1})
+    wait_until(partial(offsets.led, admin, "variant", 1), "variant has no leaders", 60)
+    rows = [
+        {"product_id": number, "size": size, "stock": 7 * number} for number in range(40) for size in ("L", "it's M")
+    ]
+    for database in ("shop", "search"):
+        write(shop, database, "variant", rows)
+    producer = Producer({"bootstrap.servers": str(shop.lab.bootstrap)})
+    for row in rows:
+        producer.produce("variant", key=json.dumps([row["product_id"], row["size"]]), value=json.dumps(row))
+    assert not producer.flush(60)
+    offsets.commit(shop.lab.bootstrap, "search-indexer", "variant", offsets.ends(admin, "variant"))
+    copy = "env:SEARCH_URL:variant@search-indexer"
+    done = shop.drafted(tmp_path, source="env:SHOP_URL:variant", topic="variant", copy=copy)
+    assert 0 == done.exit_code, done.exception
+    (tmp_path / "c.yaml").write_text(done.stdout)
+    drafted = load_contract(tmp_path / "c.yaml")
+    assert (("product_id", "size"), ("product_id", "size"), "json", ["$.stock"]) == (
+        drafted.source.id,
+        drafted.consumers[0].id,
+        drafted.topic.key.type,
+        [each.event for each in drafted.consumers[0].fields],
+    )
 
 
 def test_a_view_has_the_id_that_the_keys_are(shop: Shop, tmp_path: Path) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.cli.contract import contract
+from reconcile.contract.consumer import EncodedValue
 from reconcile.contract.model import Contract, load_contract
 from reconcile.domain.canonical import Kind
 from reconcile.domain.partitioner import partition_of
@@ -345,6 +348,42 @@ def test_events_of_what_changed_are_a_patch(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_left_out_where_it_is_null_makes_no_patch() -> None:
+    """Members that are in half of the events tell by the source's values that an event without them is whole."""
+    now = [{**product(number), "name": None, "maker": None} for number in range(200)]
+
+    def told(rows: list[Row]) -> list[Record]:
+        first = [record(product(number), number) for number in range(200)]
+        bodies = [json.loads(record(row, 0).value or b"") for row in rows]
+        later = [{name: value for name, value in body.items() if value is not None} for body in bodies]
+        return [
+            each
+            for one, other in zip(first, later, strict=True)
+            for each in (one, replace(one, offset=one.offset + 1, value=json.dumps(other).encode()))
+        ]
+
+    assert not guess(sampled(now, records=told)).events.patch
+
+
+def test_a_sum_is_told_by_events_that_add(tmp_path: Path) -> None:
+    """The newest event has what was added last: where an id has several, only their sum is what the copy has."""
+    columns = {"id": "text", "balance": "numeric(10,2)"}
+    rows: list[Row] = [{"id": each, "balance": str(3 * number + 7)} for number, each in enumerate(IDS)]
+    side = TableSample("db", table("account", columns, "id"), ("id",), by_id(rows, "id"))
+    amounts = [(number, amount) for number in range(200) for amount in (number, 2 * number, 7)]
+    told = [
+        Record(0, n, IDS[number].encode(), json.dumps({"id": IDS[number], "amount": amount}).encode())
+        for n, (number, amount) in enumerate(amounts)
+    ]
+    topic = TopicSample("main", "booking", 1, told, [(IDS[number],) for number, _ in amounts], known=200, looked_up=200)
+    draft = guess(Sampled(side, topic, (CopySample("ledger", side, 200, 200),)))
+    (balance,) = loaded(draft, tmp_path).consumers[0].fields
+    assert ("add", "$.amount") == (balance.apply, balance.event)
+    assert "apply: add  # the sum of the sampled events agrees for 200 of 200 ids that have several" in contract_text(
+        draft
+    )
+
+
 def test_the_partitioner_that_explains_the_sample_is_said() -> None:
     """Murmur2 puts all of these keys where they are."""
     said = topic_events.partitioner_evidence(sampled().topic)
@@ -404,6 +443,53 @@ def test_two_copies_have_names_of_their_own(tmp_path: Path) -> None:
     copies = tuple(replace(base.copies[0], group=each) for each in ("product.search-service", "product-search"))
     drafted = loaded(guess(replace(base, copies=copies)), tmp_path)
     assert ["search", "search-2"] == [each.name for each in drafted.consumers]
+
+
+def test_debeziums_envelope_is_read_as_the_row(tmp_path: Path) -> None:
+    """Its deletions are known by its format; days and decimals are written in its forms."""
+    columns = {"id": "bigint", "born": "date", "paid": "numeric(10,2)"}
+    rows: list[Row] = [
+        {"id": str(n), "born": str(date(2020, 1, 1) + timedelta(n)), "paid": f"{n}.25"} for n in range(1, 101)
+    ]
+    side = TableSample("db", table("person", columns, "id"), ("id",), by_id(rows, "id"))
+
+    def told(row: Row, op: str = "c") -> bytes:
+        born = (date.fromisoformat(str(row["born"])) - date(1970, 1, 1)).days
+        unscaled = int(Decimal(str(row["paid"])) * 100)
+        after = {"id": int(str(row["id"])), "born": born, "paid": b64encode(unscaled.to_bytes(3, "big")).decode()}
+        return json.dumps({"before": None, "after": after, "op": op, "source": {"lsn": 1}}).encode()
+
+    records = [Record(0, n, json.dumps({"id": n + 1}).encode(), told(row)) for n, row in enumerate(rows)]
+    (_, ids), *_ = [each for each in key_readings(records, 1) if each[0] == "json"]
+    form = value_format(records)
+    assert form is not None
+    topic = TopicSample("main", "people", 1, records, ids, "json", 100, 100, form)
+    drafted = loaded(guess(Sampled(side, topic, (CopySample("connect-people", side, 100, 100),))), tmp_path)
+    assert ("debezium-json", "people", "tombstone") == (
+        drafted.topic.format,
+        drafted.consumers[0].name,
+        drafted.topic.delete,
+    )
+    assert [{"path": "$.born", "as_": "epoch_days"}, {"path": "$.paid", "as_": "decimal(38,2)"}] == [
+        each.event.model_dump() for each in drafted.consumers[0].fields if isinstance(each.event, EncodedValue)
+    ]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, unique=True))
+def test_a_draft_is_valid_whatever_columns_are_called(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
+    """Columns whose names no contract holds are left out; all others are written so that they are read again."""
+    columns = {"the id": "text", "title": "text", **dict.fromkeys(names, "text")}
+    listed = tuple(Column(each, form, '"' + each.replace('"', '""') + '"') for each, form in columns.items())
+    rows: list[Row] = [{name: f"{name} {number}" for name in columns} for number in range(5)]
+    found = by_id(rows, "the id")
+    side = TableSample("db", Table("t", listed, (("the id",),)), ("the id",), found)
+    told = [Record(0, n, key[0].encode(), json.dumps(row).encode()) for n, (key, row) in enumerate(found.items())]
+    topic = TopicSample("main", "t", 1, told, list(found), known=5, looked_up=5)
+    draft = guess(Sampled(side, topic, (CopySample("g", side, 5, 5),)))
+    assert "title" in {each.name for each in loaded(draft, tmp_path_factory.mktemp("odd")).consumers[0].fields}
 
 
 def test_mariadb_is_written_in_its_own_sql() -> None:
