@@ -164,7 +164,9 @@ def numbers(made: Plan) -> str:
     lines = []
     for link in made.links:
         if link.corrections:
-            counted = Counter(item.action.value for item in link.corrections)
+            counted = Counter(item.action.value for item in link.own)
+            if shared := Counter(item.shared_with for item in link.shared):
+                counted |= Counter({f"with a record of {name}": number for name, number in shared.items()})
             what = ", ".join(f"{number:,} {action}" for action, number in counted.items())
             lines.append(f"{link.link}: {what} to {link.topic}; also read by {link.also_read_by}")
             lines += [f"  note: {warning}" for warning in link.warnings]
@@ -199,7 +201,7 @@ def show_applied(applied: Applied) -> None:
     """Show what was emitted, and what was not any more."""
     shown = table("link", "topic", "emitted", "dropped", right=("emitted", "dropped"))
     for link in applied.links:
-        count = len({each.correction_id for each in link.emitted})
+        count = len({each.correction_id for each in link.emitted if each.shared_with is None})
         shown.add_row(link.link, link.topic, f"{count:,}", f"{len(link.dropped):,}")
     console().print(shown)
     show_approvals(applied.requester, applied.approvals)
@@ -232,6 +234,8 @@ def _cells(item: Item) -> Sequence[str]:
     where = ", ".join(map(str, item.partitions)) or "-"
     amounts = (f"{name} {'' if amount.startswith('-') else '+'}{amount}" for name, amount in item.amounts.items())
     action = " ".join([item.action.value, ", ".join(amounts)]).rstrip()
+    if item.shared_with is not None:
+        action = f"{action}, with {item.shared_with}"
     return item.link, item.aggregate_id or "(none)", action, where, item.cause, item.reason
 
 

@@ -151,4 +151,6 @@ def _verdict(run_id: str, summary: Summary) -> str:
     more = (
         f" `reconcile findings {run_id}` lists what was found." if any(each.findings for each in summary.links) else ""
     )
-    return f"{words[summary.exit_code]}{more}"
+    differing, found = summary.drifted_aggregates, sum(each.drifted for each in summary.links)
+    apart = f" {found:,} findings are of {differing:,} aggregates." if differing and differing != found else ""
+    return f"{words[summary.exit_code]}{apart}{more}"

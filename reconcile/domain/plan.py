@@ -44,6 +44,8 @@ class Item(_Frozen):
     """A digest of its key's bytes."""
     amounts: Mapping[str, str] = {}
     """What is added to each sum of the copy, by field."""
+    shared_with: str | None = None
+    """The link whose correction is this one's too: its record is in a topic that both groups read."""
 
 
 class OutsideReader(_Frozen):
@@ -105,8 +107,18 @@ class LinkPlan(_Frozen):
 
     @property
     def corrections(self) -> tuple[Item, ...]:
-        """The items that emit a record."""
+        """The items that a record mends."""
         return tuple(each for each in self.items if each.action.writes)
+
+    @property
+    def own(self) -> tuple[Item, ...]:
+        """The items that emit a record."""
+        return tuple(each for each in self.corrections if each.shared_with is None)
+
+    @property
+    def shared(self) -> tuple[Item, ...]:
+        """The items that another link's record mends."""
+        return tuple(each for each in self.corrections if each.shared_with is not None)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -150,7 +162,11 @@ class Plan(_Frozen):
     @property
     def content_digest(self) -> str:
         """The digest of all that it says now."""
-        return content_digest(self.model_dump(mode="json", exclude={"schema_version", "digest"}))
+        said = self.model_dump(mode="json", exclude={"schema_version", "digest"})
+        for item in (each for link in said["links"] for each in link["items"]):
+            if item.get("shared_with", "") is None:
+                del item["shared_with"]  # plans of versions that did not have it keep their digests
+        return content_digest(said)
 
     @property
     def reasons(self) -> list[str]:
@@ -161,7 +177,7 @@ class Plan(_Frozen):
     @property
     def corrections(self) -> Iterator[Item]:
         """The items that emit a record."""
-        return (item for link in self.links for item in link.corrections)
+        return (item for link in self.links for item in link.own)
 
     @property
     def to_approve(self) -> tuple[str, ...]:
@@ -176,6 +192,33 @@ class Plan(_Frozen):
     def link(self, name: str) -> LinkPlan:
         """Choose the plan of a link."""
         return next(each for each in self.links if each.link == name)
+
+
+def with_shared(links: Iterable[LinkPlan]) -> tuple[LinkPlan, ...]:
+    """Let one record mend an aggregate in all copies whose groups read it: the first link emits it.
+
+    The same change has to be wanted, from the same state of the source, in the same place. A group that builds on
+    another gets a record of its own, which comes after the other's.
+    """
+    found: list[LinkPlan] = []
+    first: dict[tuple[object, ...], LinkPlan] = {}
+    for link in links:
+        items = []
+        for each in link.items:
+            record = (
+                each.topic,
+                each.aggregate_id,
+                each.action,
+                each.basis_version,
+                each.basis,
+                each.key,
+                each.partitions,
+            )
+            other = first.setdefault(record, link) if each.action.writes and each.topic is not None else link
+            apart = other is link or other.group in link.depends_on or link.group in other.depends_on
+            items.append(each if apart else each.model_copy(update={"shared_with": other.link}))
+        found.append(link.replaced(items=tuple(items)))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

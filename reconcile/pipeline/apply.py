@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from reconcile.contract.model import Consumer
-from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped
+from reconcile.control.corrections import CorrectionRecord, CorrectionState, Dropped, Emitted, Intent
 from reconcile.control.leases import HeldLease, holder
 from reconcile.control.store import ControlStore, open_control
 from reconcile.domain.approval import Approval
@@ -99,14 +99,47 @@ def apply(job: Job) -> Applied:
 class _Applying:
     def __init__(self, job: Job, plan: Plan, control: ControlStore, contract_lease: HeldLease) -> None:
         self.job, self.plan, self.control, self.contract_lease = job, plan, control, contract_lease
+        self._dropped: dict[str, Mapping[str, str]] = {}
 
     def link(self, link: LinkPlan) -> Mapping[str, str]:
         """Emit the corrections of a link; return why the guard dropped some, by their ids."""
         job = self.job
         self._await_others(link)
-        _LOG.info(f"{link.link}: emitting {len(link.corrections):,} corrections")
+        _LOG.info(f"{link.link}: emitting {len(link.own):,} corrections")
         with self.control.leases.hold(link.link, holder(job.run.id), _TTL, within=self.contract_lease) as held:
-            return self._emit(link, held)
+            shared = self._share(link, held) if link.shared else {}
+            dropped = {**shared, **(self._emit(link, held) if link.own else {})}
+        self._dropped[link.link] = dropped
+        return dropped
+
+    def _share(self, link: LinkPlan, held: HeldLease) -> dict[str, str]:
+        """Write down where the records of other links are that mend this one too; return why some are not there.
+
+        Those links come first, so that what became of their records is known; each of them may be verified by itself.
+        """
+        intents, emitted, dropped = [], [], []
+        reasons: dict[str, str] = {}
+        for name in dict.fromkeys(each.shared_with for each in link.shared if each.shared_with is not None):
+            theirs = {each.aggregate_id: each.correction_id or "" for each in self.plan.link(name).own}
+            records: dict[str, list[CorrectionRecord]] = {}
+            for each in self.control.corrections.of_run(name, self.plan.run_id):
+                records.setdefault(each.correction_id, []).append(each)
+            for item in (each for each in link.shared if each.shared_with == name):
+                ours, other = item.correction_id or "", theirs[item.aggregate_id]
+                if (why := self._dropped.get(name, {}).get(other)) and other not in records:
+                    reasons[ours] = why
+                for each in records.get(other, ()):
+                    of_item = item.aggregate_id or "", item.basis_version, each.partition
+                    intents.append(Intent(ours, link.link, *of_item, self.plan.run_id))
+                    if each.offset is not None:
+                        emitted.append(Emitted(ours, each.partition, each.offset))
+                    elif each.state is CorrectionState.DROPPED:
+                        dropped.append(Dropped(ours, each.reason or ""))
+        corrections = self.control.corrections
+        corrections.intend(held.require(), intents)
+        corrections.mark_emitted(held.require(), self.plan.run_id, emitted)
+        corrections.mark_dropped(held.require(), self.plan.run_id, dropped)
+        return reasons
 
     def progress(self) -> str:
         """Say how far it has come."""
@@ -170,13 +203,13 @@ class _Applying:
     def _guarded(self, link: LinkPlan) -> tuple[Guarded, CorrectionWriter]:
         """Read source and log again, and write the records of what has not moved on."""
         job, contract = self.job, self.job.contract
-        ids = [each.aggregate_id for each in link.corrections if each.aggregate_id is not None]
+        ids = [each.aggregate_id for each in link.own if each.aggregate_id is not None]
         with cluster_client(job) as cluster:
             route = cluster.topic(link.topic)
             if (route.id, len(route.partitions)) != (link.topic_id, link.partitions):
                 raise PlanRefusedError(f"{link.topic} grew, or was made anew, since the plan was made: start a new run")
         consumer = contract.consumer(link.consumer)
-        compensated = [each.aggregate_id or "" for each in link.corrections if each.action is Action.COMPENSATE]
+        compensated = [each.aggregate_id or "" for each in link.own if each.action is Action.COMPENSATE]
         with open_link(job, consumer) as reader:
             source = SourceNow(
                 SourceValues(reader, sensitive_key(job)).of(ids),
@@ -192,7 +225,7 @@ class _Applying:
         aggregates = log.aggregates(ids)
         writer = CorrectionWriter(contract, form, job.run.id, link.since)
         logged = {id_: planning.with_key(id_, aggregates.get(id_), form.keys) for id_ in ids}
-        return guarded(link.corrections, source, logged, writer), writer
+        return guarded(link.own, source, logged, writer), writer
 
     def _await_others(self, link: LinkPlan) -> None:
         """Wait until the groups that this one builds on have passed their corrections."""
@@ -223,12 +256,14 @@ def open_link(job: Job, consumer: Consumer) -> Iterator[LinkReader]:
 
 def became(link: LinkPlan, records: Sequence[CorrectionRecord], dropped: Mapping[str, str]) -> AppliedLink:
     """Sum up what became of a link's corrections; `dropped` by the guard, unless an earlier attempt emitted them."""
+    shared = {each.correction_id: each.shared_with for each in link.shared}
     emitted = tuple(
         EmittedRecord(
             correction_id=each.correction_id,
             aggregate_id=each.aggregate_id,
             partition=each.partition,
             offset=each.offset,
+            shared_with=shared.get(each.correction_id),
         )
         for each in records
         if each.offset is not None

@@ -274,6 +274,8 @@ class Summary(Versioned):
     """Of how many ids the log lacks versions: no findings, because each event carries the whole state."""
     scope: RunScope | None = None
     """Which aggregates it has looked at; None in runs of versions that did not say."""
+    drifted_aggregates: int | None = None
+    """How many aggregates differ, each once for all copies; None in runs of versions that did not count them."""
     doubted_events: tuple[DoubtedEvent, ...] = ()
     """The `event` expressions that were not believed."""
 
@@ -296,6 +298,8 @@ class EmittedRecord(Part):
     aggregate_id: str
     partition: int
     offset: int
+    shared_with: str | None = None
+    """The link that emitted it, where that is another: one record mends both copies."""
 
 
 class DroppedCorrection(Part):

@@ -11,7 +11,7 @@ from reconcile.audit.home_partition import Router
 from reconcile.audit.partitioner_inference import infer_from_log
 from reconcile.contract.model import Consumer, RepairTopic
 from reconcile.domain.finding import Finding
-from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order
+from reconcile.domain.plan import LinkPlan, Plan, aggregates, repair_order, with_shared
 from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather import topology_facts
 from reconcile.gather.fence.opening import open_fence
@@ -84,7 +84,7 @@ class _Planning:
             contract_digest=contract.digest,
             made_of={name: job.run.manifest(name).digest for name in MADE_OF},
             refused=self._refused(),
-            links=tuple(planned.get(each.empty.link) or self._by_findings(each) for each in drafts),
+            links=with_shared(planned.get(each.empty.link) or self._by_findings(each) for each in drafts),
         )
 
     def _refused(self) -> tuple[str, ...]:

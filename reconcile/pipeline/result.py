@@ -63,7 +63,7 @@ def report_of(
         opened_at=fence.opened_at,
         closed_at=fence.closed_at,
         level=level_with(level, failed),
-        verdict=verdict(level, links, selection, failed),
+        verdict=verdict(level, links, selection, failed, summary.drifted_aggregates),
         exit_code=exit_code_with(code, failed),
         complete=summary.complete,
         selection=selection,

@@ -45,6 +45,12 @@ def summary(
     from pyspark.sql import functions as f
 
     kinds = findings.select("link", "status", "cause", "difference")
+    differing = findings.where((f.col("status") == Status.CONFIRMED) & (f.col("difference") != Difference.LATENT))
+    ids = differing.select("link", "aggregate_id").where(f.col("link").isin(list(counted.keys() - unread.keys())))
+    if (differ := local_frames.plain_rows(ids)) is None:
+        aggregates_differing = ids.select("aggregate_id").distinct().count()
+    else:
+        aggregates_differing = len({each["aggregate_id"] for each in differ})
     if (here := local_frames.plain_rows(kinds)) is None:
         grouped: list[Any] = kinds.groupBy(*kinds.columns).agg(f.count(f.lit(1)).alias("number")).collect()
     else:
@@ -67,6 +73,7 @@ def summary(
             UnreadLink(link=link, message=each.message, may_pass=each.may_pass) for link, each in sorted(unread.items())
         ),
         exit_code=COULD_NOT_TELL if unread else DRIFT if beyond else AGREES,
+        drifted_aggregates=aggregates_differing,
     )
 
 

@@ -25,12 +25,14 @@ def level_with(compared: Level, unmet: int) -> Level:
     return Level.UNMET if unmet and compared in AGREEING else compared
 
 
-def verdict(level: Level, links: tuple[LinkResult, ...], selection: Selection | None, unmet: int) -> str:
-    """Compute the sentence; `level` is that of the comparison alone."""
-    return _compared(level, links, selection) + _repaired(links) + _failed(level, unmet)
+def verdict(
+    level: Level, links: tuple[LinkResult, ...], selection: Selection | None, unmet: int, differing: int | None = None
+) -> str:
+    """Compute the sentence; `level` is that of the comparison alone, `differing` counts each aggregate once."""
+    return _compared(level, links, selection, differing) + _repaired(links) + _failed(level, unmet)
 
 
-def _compared(level: Level, links: tuple[LinkResult, ...], selection: Selection | None) -> str:
+def _compared(level: Level, links: tuple[LinkResult, ...], selection: Selection | None, differing: int | None) -> str:
     ids = None if selection is None else selection.ids
     which = "requested" if selection is None or selection.since is None else "changed"
     several = len(links) > 1
@@ -41,7 +43,10 @@ def _compared(level: Level, links: tuple[LinkResult, ...], selection: Selection 
         copies = f"{len(drifted)} of {len(links)} copies have drifted" if several else "The copy has drifted"
         number, of = sum(each.drifted for each in drifted), sum(each.compared for each in drifted)
         what = f"{of:,} aggregates" if ids is None else f"{ids * len(drifted):,} {which} aggregates"
-        return f"{copies}: {number:,} of {what} {'differ' if _still_different(drifted) is None else 'differed'}"
+        differ = "differ" if _still_different(drifted) is None else "differed"
+        if differing is not None and len(drifted) > 1 and number == sum(each.drifted for each in links):
+            return f"{copies}: {differing:,} aggregates {differ}, with {number:,} findings"
+        return f"{copies}: {number:,} of {what} {differ}"
     how = "within the contract's tolerance" if any(each.drifted for each in links) else "with the source"
     requested = "" if ids is None else f" in the {f'{which} aggregate' if ids == 1 else f'{ids:,} {which} aggregates'}"
     return f"{'The copies agree' if several else 'The copy agrees'} {how}{requested}"

@@ -23,9 +23,10 @@ from reconcile.control.errors import LeaseHeldError, LeaseLostError
 from reconcile.control.leases import contract_lease
 from reconcile.control.store import open_control
 from reconcile.domain.approval import Actor
-from reconcile.domain.correction import CORRECTION_ID
+from reconcile.domain.correction import CORRECTION_ID, RUN_ID
 from reconcile.domain.plan import Plan
 from reconcile.domain.plan_rules import Action
+from reconcile.errors import UnreachableError
 from reconcile.files import committed
 from reconcile.lab import faults, truth
 from reconcile.lab.faults.stage import Stage
@@ -412,6 +413,31 @@ def test_a_yes_can_be_said_beforehand(world: World) -> None:
     """`approval: none` in the contract is one."""
     job, _ = world.planned(world.contract(repair={"approval": "none"}), "waived", world.edited())
     assert 1 == len(pipeline.apply(job).links[0].emitted)
+
+
+def test_one_record_mends_all_copies_that_read_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, also where it stopped between the two links; and each of them is verified by itself."""
+    file = world.contract()
+    said = yaml.safe_load(file.read_text("utf-8"))
+    said["consumers"].append({**said["consumers"][0], "name": "mirror"})
+    file.write_text(yaml.safe_dump(said, sort_keys=False))
+    job, _ = world.planned(file, "shared", world.edited())
+    share = stage_apply._Applying._share
+
+    def stopped(*_: Any) -> dict[str, str]:
+        raise UnreachableError("cut off")
+
+    monkeypatch.setattr(stage_apply._Applying, "_share", stopped)
+    with pytest.raises(UnreachableError, match="cut off"):
+        apply(job)
+    monkeypatch.setattr(stage_apply._Applying, "_share", share)
+    first, second = (link.emitted for link in pipeline.apply(job).links)
+    assert [(None, 1), ("user-account/login", 1)] == [(each[0].shared_with, len(each)) for each in (first, second)]
+    assert (first[0].partition, first[0].offset) == (second[0].partition, second[0].offset)
+    assert first[0].correction_id != second[0].correction_id
+    assert 1 == sum(each.headers.get(RUN_ID) == b"shared" for each in world.records())
+    world.consume()
+    assert [{"converged": 1}] * 2 == [each.outcomes for each in pipeline.verify(job).links]
 
 
 def test_what_nobody_consumed_is_unverified(world: World) -> None:

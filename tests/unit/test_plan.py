@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconcile.domain.plan import Caps, Item, LinkPlan, Plan
+from reconcile.domain.plan import Caps, Item, LinkPlan, Plan, with_shared
 from reconcile.domain.plan_rules import Action
 
 RESTATED = Item(
@@ -100,3 +100,41 @@ def test_too_large_a_part_is_refused() -> None:
     """More than max_ratio of all aggregates."""
     (reason,) = Caps(corrections=1000, ratio=0.05).exceeded(6, 100)
     assert "6 corrections, 6.00% of 100 aggregates, are more than repair.max_ratio: 5.00%" == reason
+
+
+def copy_of(link: str, **changes: object) -> LinkPlan:
+    """Build the plan of another copy, which the same record would mend."""
+    name = f"user-account/{link}"
+    item = RESTATED.model_copy(update={"link": name, "correction_id": f"c-{link}", **changes})
+    return LOGIN.replaced(link=name, consumer=link, group=f"{link}-service", items=(item,))
+
+
+def test_one_record_mends_an_aggregate_in_all_copies() -> None:
+    """The first link emits it; what is of another state, place or topic has a record of its own."""
+    others = [
+        copy_of("same"),
+        copy_of("newer", basis_version=6),
+        copy_of("elsewhere", partitions=(4, 7)),
+        copy_of("apart", topic="user-account.apart.repair"),
+        copy_of("deleting", action=Action.TOMBSTONE),
+    ]
+    plan = Plan.sealed(**{**CONTENT, "links": with_shared([LOGIN, *others])})
+    assert [0, 1, 0, 0, 0, 0] == [len(each.shared) for each in plan.links]
+    assert LOGIN.link == plan.links[1].shared[0].shared_with
+    assert ["c-1", "c-newer", "c-elsewhere", "c-apart", "c-deleting"] == [
+        each.correction_id for each in plan.corrections
+    ]
+
+
+def test_a_group_that_builds_on_another_gets_a_record_of_its_own() -> None:
+    """It is emitted once the other group has passed its own."""
+    builds = copy_of("same").replaced(depends_on=(LOGIN.group,))
+    assert [0, 0] == [len(each.shared) for each in with_shared([LOGIN, builds])]
+
+
+def test_a_plan_of_before_records_were_shared_is_read() -> None:
+    """It lacks the field, and its digest is without it."""
+    data = json.loads(json.dumps(PLAN.model_dump(mode="json")))
+    for item in data["links"][0]["items"]:
+        del item["shared_with"]
+    assert PLAN == Plan.model_validate(data)

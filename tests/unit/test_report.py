@@ -17,7 +17,8 @@ from reconcile.gather.fence.nature import SourceNature
 from reconcile.pipeline.handoffs import Fence
 from reconcile.pipeline.result import MOMENTS, report_of
 from reconcile.pipeline.story import HIDDEN
-from reconcile.report.model import Count, FieldCount, Flow, Level, Report
+from reconcile.pipeline.verdict import verdict
+from reconcile.report.model import Count, FieldCount, Flow, Level, LinkResult, Report
 from reconcile.settings.settings import Settings
 from tests.unit import report_runs
 from tests.unit.handoffs import fence
@@ -253,3 +254,15 @@ def test_each_cause_has_its_most_affected_open(tmp_path: Path) -> None:
     told = report_of(run, place, Settings(workspace=place.root))
     assert ["a", "c"] == [each.finding.aggregate_id for each in told.most_affected]
     assert Count("skipped", 2) == told.links[0].by_cause[0]
+
+
+def test_an_aggregate_that_differs_in_two_copies_is_one() -> None:
+    """The headline counts aggregates, and findings beside them; runs that did not count them say what they said."""
+    links = tuple(
+        LinkResult(f"user/{name}", name, Level.DRIFT, True, 1000, 987, 13, 0, 0, 0, True, (), (), None)
+        for name in ("login", "billing")
+    )
+    said = "2 of 2 copies have drifted: 20 aggregates differ, with 26 findings"
+    assert said == verdict(Level.DRIFT, links, None, 0, 20)
+    said = "2 of 2 copies have drifted: 26 of 2,000 aggregates differ"
+    assert said == verdict(Level.DRIFT, links, None, 0)
