@@ -10,7 +10,7 @@ from reconcile.cli import options
 from reconcile.cli.output import print_json, say_next
 from reconcile.cli.outputs import QualityOutput
 from reconcile.cli.report import write_report
-from reconcile.cli.tables import console, table
+from reconcile.cli.tables import console, of_suite, table
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.handoffs import Verified
 from reconcile.pipeline.job import Job
@@ -40,7 +40,7 @@ def quality(context: click.Context, opening: AbstractContextManager[Job], as_jso
         for each in found.results:
             result = "repaired" if each in mended else "FAILED" if each.stops else each.severity
             what = each.words if each.success or not each.why else f"{each.words}: {each.why}"
-            shown.add_row(f"{each.link or 'the log'}, {each.suite}", "ok" if each.success else result, what)
+            shown.add_row(of_suite(each), "ok" if each.success else result, what)
         console().print(shown)
     report.tell()
     failed = any(each.stops and each not in mended for each in found.results)

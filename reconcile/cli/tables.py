@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from reconcile.domain.approval import Actor, Approval
     from reconcile.pipeline.handoffs import LinkSummary, Summary
-    from reconcile.report.model import CauseCount, LinkResult, QualityResult
+    from reconcile.quality.suites import Checked
+    from reconcile.report.model import CauseCount, Expectation, LinkResult, QualityResult
 
 FIGURES = ("compared", "agreeing", "drifted", "latent", "tolerated", "in flight")
 _WIDE = 160
@@ -114,6 +115,11 @@ def show_quality(quality: QualityResult) -> None:
         out.print(f"Of rows read: {', '.join(f'{each.number:,} of {each.name}' for each in quality.read)}.")
 
 
+def of_suite(each: Checked | Expectation) -> str:
+    """Name the link and the suite of an expectation; that of the log has no link."""
+    return f"{each.link}, {each.suite}" if each.link else each.suite
+
+
 def show_approvals(requester: Actor | None, approvals: Sequence[Approval]) -> None:
     """Show who asked for a run, and who approved its plan and when; nothing where neither is known."""
     out = console()
@@ -128,7 +134,7 @@ def _failed(quality: QualityResult) -> Table:
     failed = table(words, "of", "severity", "why", wrap=(words, "severity", "why"))
     for each in quality.failed:
         severity = f"{each.severity}, stops a repair" if each.stops else each.severity
-        failed.add_row(each.words, f"{each.link or 'the log'}, {each.suite}", severity, each.why or "")
+        failed.add_row(each.words, of_suite(each), severity, each.why or "")
     return failed
 
 

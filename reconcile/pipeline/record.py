@@ -136,8 +136,9 @@ def _end(control: ControlStore, job: Job, summary: Summary, exit_code: int) -> N
     control.runs.end(job.run.id, complete=summary.complete, exit_code=exit_code, links=figures)
 
 
-def not_recorded(result: AnyResult, error: ReconcileError) -> AnyResult:
-    message = f"the result stands in the run, and the control store did not take it: {error}"
+def not_recorded(result: AnyResult, error: ReconcileError, where: str = "the control store") -> AnyResult:
+    """Build a result that says which place did not take it, and whether it may later."""
+    message = f"the result stands in the run, and {where} did not take it: {error}"
     problem = NotRecorded(message=message, may_pass=isinstance(error, UnreachableError))
     return result.model_copy(update={"not_recorded": problem})
 

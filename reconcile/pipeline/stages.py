@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 from reconcile.contract.model import Contract
 from reconcile.domain.plan import Plan
-from reconcile.errors import UnreachableError
+from reconcile.errors import ReconcileError, UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import at_stage, timed
@@ -73,12 +73,17 @@ def gather(job: Job) -> Gathered:
 def audit(job: Job) -> Summary:
     """Turn what was gathered into findings; return their figures, with what was known of them before."""
     from reconcile.pipeline import audit as stage
-    from reconcile.pipeline import record
+    from reconcile.pipeline import findings_table, record
     from reconcile.repair import planning
 
     terms = {each.name: planning.terms(job.contract, each) for each in job.consumers}
     stage.audit(job, terms, record.places(job))
-    return record.audited(job, job.run.read(Summary))
+    summary = record.audited(job, job.run.read(Summary))
+    try:
+        findings_table.append(job)
+    except ReconcileError as error:
+        return record.not_recorded(summary, error, "the table of findings")
+    return summary
 
 
 @_staged

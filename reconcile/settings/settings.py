@@ -124,6 +124,15 @@ class RunRequests(Model):
     """The contracts for which a record on the topic may ask for corrections."""
 
 
+class FindingsTable(Model):
+    """The table of a lake that gets the findings of all runs."""
+
+    store: Text
+    """The name of a connection to a lake of Iceberg's tables."""
+    table: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$")]
+    """The table, with its namespace: `audit.findings`. It is made if it is not there."""
+
+
 class LogHistory(Model):
     """How long the histories of topics are kept."""
 
@@ -151,6 +160,8 @@ class Settings(Model):
     """Whom consumers tell of what they cannot settle alone."""
     metrics: Metrics = Metrics()
     """Where the figures of runs are sent."""
+    findings_table: FindingsTable | None = None
+    """The table of a lake that gets the findings of all runs, without values of fields; left out, none does."""
     spark: Spark = Spark()
     """How Spark runs."""
     requests: RunRequests = RunRequests()
@@ -199,7 +210,8 @@ class Settings(Model):
 
     def reading(self, stores: Collection[str]) -> Settings:
         """Leave out the lakes that are none of these stores, so that Spark is not started with what they need."""
-        kept = {name: each for name, each in self.connections.items() if name in stores or not isinstance(each, Lake)}
+        needed = {*stores, *([] if self.findings_table is None else [self.findings_table.store])}
+        kept = {name: each for name, each in self.connections.items() if name in needed or not isinstance(each, Lake)}
         return self.model_copy(update={"connections": kept})
 
     def cluster(self, name: str) -> ClusterConnection:

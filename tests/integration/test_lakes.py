@@ -33,13 +33,18 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.services import offsets
 from reconcile.lab.services.database import connected
 from reconcile.lab.world import settings_file
+from reconcile.pipeline import findings_table
 from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline.apply import PlanRefusedError
+from reconcile.pipeline.job import Job
 from reconcile.settings.connections import LakePlace
-from reconcile.settings.settings import load_settings
+from reconcile.settings.settings import FindingsTable, Settings, load_settings
+from reconcile.workspace.workspace import Workspace
 from tests.integration.runs import Runs, apply, findings
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
+from tests.unit.handoffs import summary
+from tests.unit.report_runs import contract_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,23 +85,59 @@ class Warehouse:
         if self.format == "delta":
             frame.write.format("delta").mode(mode).save(f"{self.folder}/{name.replace('.', '/')}")
         elif mode == "append":
-            frame.writeTo(self.table(name)._identifier).append()
+            frame.writeTo(self.table(name).identifier).append()
         else:
             self.create(name)
             from pyspark.sql import functions as f
 
-            frame.writeTo(self.table(name)._identifier).overwrite(f.lit(True))
+            frame.writeTo(self.table(name).identifier).overwrite(f.lit(True))
         return self.table(name).current_snapshot()
 
     def create(self, name: str) -> None:
         """Make a table of Iceberg's that has no snapshot yet."""
-        self.spark.sql(f"create table if not exists {self.table(name)._identifier} ({ROW}) using iceberg")
+        self.spark.sql(f"create table if not exists {self.table(name).identifier} ({ROW}) using iceberg")
 
     def expire(self, snapshot: str) -> None:
         """Let go of a snapshot of Iceberg's."""
         tables = self.spark._jvm.org.apache.iceberg.spark.Spark3Util  # type: ignore[union-attr]
-        table = tables.loadIcebergTable(self.spark._jsparkSession, self.table()._identifier)
+        table = tables.loadIcebergTable(self.spark._jsparkSession, self.table().identifier)
         table.expireSnapshots().expireSnapshotId(int(snapshot)).commit()
+
+
+def test_findings_are_in_a_table_for_sql(spark: SparkSession, tmp_path: Path) -> None:
+    """Those of each run once, however often its audit is called, and without values; a lake that takes none is told."""
+    lake = {"warehouse": str(tmp_path / "lake"), "format": "iceberg"}
+    connections = {"lake": lake, "files": {"path": str(tmp_path)}}
+    settings = Settings.model_validate(
+        {"connections": connections, "findings_table": {"store": "lake", "table": "a.f"}}
+    )
+    file = contract_file(tmp_path)
+
+    def written(run_id: str, *ids: str, settings: Settings = settings) -> None:
+        place = Workspace(tmp_path / "runs", spark)
+        job = Job(load_contract(file), file, settings, place, place.run(run_id), spark_session=spark)
+        rows = [("user-account/login", each, "changed", "confirmed", "skipped", ["email"], '{"Zoë"}') for each in ids]
+        names = "link string, aggregate_id string, difference string, status string, cause string, fields array<string>"
+        found = spark.createDataFrame(rows, f"{names}, finding string").selectExpr(
+            "*", "'certain' as confidence", "cast(null as string) as hop", "timestamp '2026-01-01' as since"
+        )
+        job.run.publish_parquet("findings", found, job.inputs(), stage="audit")
+        job.run.publish(summary(), job.inputs())
+        for _ in range(2):
+            findings_table.append(job)
+
+    written("r1", "u1", "u2")
+    written("r2")
+    written("r3", "u1")
+    table = Warehouse(spark, "iceberg", tmp_path / "lake").table("a.f")
+    rows = table.rows().orderBy("run_id", "aggregate_id").collect()
+    assert [("r1", "u1"), ("r1", "u2"), ("r3", "u1")] == [(each.run_id, each.aggregate_id) for each in rows]
+    assert ("user-account", "skipped", ["email"]) == (rows[0].contract, rows[0].cause, rows[0].fields)
+    assert "Zoë" not in str(rows)
+    wrong = settings.model_copy(update={"findings_table": FindingsTable(store="files", table="a.f")})
+    with pytest.raises(RefusedError, match="files is no connection to a lake of Iceberg's tables"):
+        written("r4", settings=wrong)
+    assert {"lake", "files"} == settings.reading([]).connections.keys()
 
 
 @dataclass(frozen=True)

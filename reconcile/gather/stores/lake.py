@@ -52,12 +52,12 @@ class LakeTable:
 
     def rows(self, snapshot: str | None = None) -> DataFrame:
         """Read the table as it is, or as one of its snapshots has it."""
-        with self._explained():
+        with self.explained():
             reader = self.spark.read if snapshot is None else self.spark.read.option("versionAsOf", snapshot)
             try:
                 if self.place.format == "delta":
                     return reader.format("delta").load(self._path)
-                return reader.table(self._identifier)
+                return reader.table(self.identifier)
             except PySparkException as error:
                 if snapshot is not None and _NO_SNAPSHOT.search(str(error)):
                     raise self._no_snapshot(snapshot) from None
@@ -65,11 +65,11 @@ class LakeTable:
 
     def current_snapshot(self) -> str:
         """Query the id of the snapshot that is current; raise NoSnapshotError where nothing was ever written."""
-        with self._explained():
+        with self.explained():
             if self.place.format == "delta":
-                found = self.spark.sql(f"describe history {self._identifier} limit 1").select("version").collect()
+                found = self.spark.sql(f"describe history {self.identifier} limit 1").select("version").collect()
             else:
-                refs = self.spark.table(f"{self._identifier}.refs")
+                refs = self.spark.table(f"{self.identifier}.refs")
                 found = refs.where("name = 'main'").select("snapshot_id").collect()
         if not found:
             raise NoSnapshotError(
@@ -83,7 +83,8 @@ class LakeTable:
         return f"{self.place.warehouse.rstrip('/')}/{self.name.replace('.', '/')}"
 
     @property
-    def _identifier(self) -> str:
+    def identifier(self) -> str:
+        """Build the table's name as Spark's SQL has it."""
         if self.place.format == "delta":
             require_ready(self.spark, self.store, "delta")
             return f"delta.{_backticked(self._path)}"
@@ -91,9 +92,9 @@ class LakeTable:
 
     def _no_snapshot(self, snapshot: str) -> NoSnapshotError:
         if self.place.format == "delta":
-            versions = self.spark.sql(f"describe history {self._identifier} limit {_LISTED}").select("version")
+            versions = self.spark.sql(f"describe history {self.identifier} limit {_LISTED}").select("version")
         else:
-            every = self.spark.table(f"{self._identifier}.snapshots").orderBy("committed_at", ascending=False)
+            every = self.spark.table(f"{self.identifier}.snapshots").orderBy("committed_at", ascending=False)
             versions = every.select("snapshot_id").limit(_LISTED)
         newest = ", ".join(str(version) for (version,) in versions.collect())
         return NoSnapshotError(
@@ -129,14 +130,14 @@ class LakeTable:
         return NoTableError(f"no table {quoted(self.name)} in {self.store}{hint}")
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Raise errors of stores for what Spark and its catalogs say."""
         try:
             require_ready(self.spark, self.store, self.place.format)
             yield
         except AnalysisException as error:
             if error.getCondition() in _NO_TABLE:
-                with self._explained():
+                with self.explained():
                     missing = self._no_table()
                 raise missing from None
             raise StoreRefusedError(f"the table {self.name} of {self.store}: {self._said(error)}") from None
