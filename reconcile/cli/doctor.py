@@ -45,11 +45,12 @@ def doctor(context: click.Context, contract: Path, read_settings: options.ReadSe
     only warnings, 1 if something loses events or breaks their order, 2 if something could not be read.
     """
     agreed = load_contract(contract)
-    facts = _facts(agreed, contract, read_settings())
+    facts, unread = _facts(agreed, contract, read_settings())
     from reconcile.audit.topology import checked, exit_code
 
     checks = checked(facts)
-    unreadable = [*(f"{each.link}: {each.message}" for each in facts.fence.unread), *facts.cluster.unreadable]
+    of_fence = (f"{each.link}: {each.message}" for each in facts.fence.unread)
+    unreadable = [*dict.fromkeys([*of_fence, *facts.cluster.unreadable, *unread])]
     code = exit_code(checks, unreadable)
     if as_json:
         print_json(_output(contract, facts, checks, unreadable, code))
@@ -68,7 +69,8 @@ def _outcomes(contract: Path, checks: Sequence[Check]) -> Iterator[Outcome]:
         yield Outcome(str(contract), name, levels[each.severity.value], "\n".join(part for part in found if part))
 
 
-def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:
+def _facts(contract: Contract, file: Path, settings: Settings) -> tuple[TopologyFacts, list[str]]:
+    from reconcile.audit.events import require_analysed
     from reconcile.audit.topology import TopologyFacts
     from reconcile.audit.topology.facts import log_facts
     from reconcile.gather.fence.opening import open_fence
@@ -78,6 +80,7 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:
     from reconcile.gather.log.value_reader import value_reader
     from reconcile.gather.topology_facts import cluster_facts
     from reconcile.kafka.client import ClusterClient
+    from reconcile.pipeline.live_event_tests import tested_live
     from reconcile.spark.session import session
     from reconcile.workspace.workspace import Workspace
 
@@ -91,11 +94,14 @@ def _facts(contract: Contract, file: Path, settings: Settings) -> TopologyFacts:
     values = value_reader(topic, file.parent, settings)
     until = {each.partition: each.log_end for each in fence.topic.partitions}
     with session(settings.reading(contract.stores), f"reconcile doctor {contract.aggregate}") as spark:
+        require_analysed(spark, contract, file)
         _LOG.info("reading the log")
         store = HistoryStore.of(Workspace(settings.workspace, spark))
         history = extend(spark, topic, connection, until, store, values=values)
         log = log_facts(KeptState(spark, history), history.index, topic)
-    return TopologyFacts(contract, fence, found, log)
+        _LOG.info("testing what the contract says of events")
+        live = tested_live(spark, contract, file, settings, history)
+    return TopologyFacts(contract, fence, found, log, live.tests, live.strange), live.unread
 
 
 def _output(

@@ -29,7 +29,7 @@ def mending(cause: Cause, run_id: str, contract: str | None, *, applied: bool = 
     return Mending(words, tuple(each.format(**names) for each in commands))
 
 
-_CORRECT = ("reconcile plan --run {run}", "reconcile apply --run {run}")
+_CORRECT = ("reconcile plan {run}", "reconcile apply {run}")
 _AGAIN = ("reconcile run {contract}",)
 _TOPICS = ("reconcile fence {contract}",)
 _PUBLISHER = "Mend the publisher, or it happens again; corrections restate what it left behind:"

@@ -132,7 +132,7 @@ def test_findings_begin_with_their_causes(tmp_path: Path) -> None:
     world(tmp_path, *unordered())
     told = reconcile(tmp_path, "findings", "r1", "--format", "table", "--limit", "2")
     assert "5   skipped   The consumer went past an event without applying it." in told.stdout
-    assert "skipped, phantom:\n  reconcile plan --run r1\n  reconcile apply --run r1\n" in told.stdout
+    assert "skipped, phantom:\n  reconcile plan r1\n  reconcile apply r1\n" in told.stdout
     assert "4 more: `--limit 6` shows all" in told.stderr
 
 

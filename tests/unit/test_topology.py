@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconcile.audit.event_tests import EventTest
 from reconcile.audit.partitioner_inference import Inference
 from reconcile.audit.topology import (
     CHECKS,
@@ -749,3 +750,44 @@ def test_numbers_of_things(number: int, expected: str) -> None:
 def test_long_lists_are_cut() -> None:
     """A list shows its first names and counts the rest."""
     assert "a, b and 2 more" == listed(["a", "b", "c", "d"], 2)
+
+
+def of_event(matching: int, of: int = 2920) -> EventTest:
+    """Give how often an expression of the link was right."""
+    return EventTest("user/login", "consumers[0].fields[2].event", "price", of, matching)
+
+
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        ([of_event(0)], [FAULT]),
+        ([of_event(1459)], [FAULT]),
+        ([of_event(2900), of_event(1460)], [OK]),
+        ([of_event(0, 9)], [OK]),
+        ([of_event(0, 0)], []),
+    ],
+)
+def test_expressions_that_do_not_say_what_rows_hold(tests: list[EventTest], expected: list[Severity]) -> None:
+    """One that is right in less than half, of records enough to tell, is a fault."""
+    assert expected == severities(log_checks.event_expressions, replace(facts(), event_tests=tests))
+
+
+def test_a_wrong_expression_is_shown_with_its_place() -> None:
+    """And how often it was right."""
+    found = only(log_checks.event_expressions, replace(facts(), event_tests=[of_event(0)])).found
+    assert "matches the source in 0 of 2,920: `consumers[0].fields[2].event`" == found
+
+
+def test_ids_of_the_log_that_no_row_has() -> None:
+    """The topic is another one, or its keys are read wrongly."""
+    assert [FAULT] == severities(log_checks.never_written, replace(facts(), strange_ids={"user/login": 3000}))
+    assert [] == severities(log_checks.never_written, facts())
+
+
+def test_a_group_that_never_committed_may_be_spelled_wrongly() -> None:
+    """Of the groups that have, the nearest is named."""
+    readers = {"user": (ReadingGroup("search-indexer", {0: 4}), ReadingGroup("login-services", {}))}
+    agreed = contract(consumer(group="search-indexr"))
+    at = fence("login", place(0, PositionState.NO_COMMIT), state=GroupState.MISSING)
+    found = only(setup_checks.committed_offsets, facts(at, of=agreed, readers=readers)).found
+    assert found.endswith('; did you mean "search-indexer"?')

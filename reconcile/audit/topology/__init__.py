@@ -11,7 +11,9 @@ from reconcile.audit.topology.rule import Check, Severity
 __all__ = ["CHECKS", "Check", "Severity", "TopologyFacts", "checked", "exit_code"]
 
 CHECKS: tuple[Callable[[TopologyFacts], Iterator[Check]], ...] = (
+    log_checks.never_written,
     log_checks.schemas,
+    log_checks.event_expressions,
     log_checks.deletions,
     log_checks.partitions_of_ids,
     log_checks.partitioner,

@@ -10,6 +10,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import ROUTED_BY, ROUTING
+from reconcile.audit.event_tests import EventTest
 from reconcile.audit.home_partition import Router, with_routing
 from reconcile.audit.partitioner_inference import Inference, infer_from_log
 from reconcile.contract.model import Consumer, Contract
@@ -142,6 +143,10 @@ class TopologyFacts:
     fence: Fence
     cluster: ClusterFacts
     log: LogFacts
+    event_tests: Sequence[EventTest] = ()
+    """How often the contract's `event` expressions say what rows that agree hold."""
+    strange_ids: Mapping[str, int] = field(default_factory=dict)
+    """Of the links that have no row of any id of the log: how many of its ids were looked for."""
 
     @property
     def topic(self) -> str:

@@ -27,6 +27,18 @@ _DELETIONS = Rule(
     "Deletions that read as such",
     "a deletion that is taken for a state hides orphans, and one that is written in another form is not taken for one",
 )
+_IDS = Rule(
+    "T-A2-ids",
+    ("A2",),
+    "Records are of ids that have rows",
+    "where no record is of a row nothing can be told of any difference, and none can be mended",
+)
+_EVENTS = Rule(
+    "T-A1-events",
+    ("A1",),
+    "Event expressions say what the copies hold",
+    "a wrong one would be taken for what publishers do: each difference of its field would be their fault",
+)
 _TIMES = Rule(
     "T-D5-times",
     ("D5",),
@@ -51,6 +63,30 @@ _VERSIONS = Rule(
 _GROWTH = Rule(
     "T-D3", ("D3",), "The partition count stays", "new partitions move ids, and nothing that was written moves along"
 )
+
+
+def never_written(facts: TopologyFacts) -> Iterator[Check]:
+    """Look whether the topic has ever held a record, and whether its ids are those of rows."""
+    if not facts.fence.topic.partitions or any(each.log_end for each in facts.fence.topic.partitions):
+        for link, number in facts.strange_ids.items():
+            found = f"none of {counted(number, 'id')} of the log has a row on either side"
+            yield _IDS.fault(link, found, "see topic.name, topic.key, and the columns of `id`")
+    else:
+        yield _IDS.fault(facts.topic, "it never held a record", "see topic.name and topic.cluster")
+
+
+def event_expressions(facts: TopologyFacts) -> Iterator[Check]:
+    """Compare what events say of rows that agree with what these hold."""
+    for link, _ in facts.links():
+        tests = [each for each in facts.event_tests if each.link == link and each.tested]
+        wrong = [each for each in tests if each.failed]
+        for each in wrong:
+            todo = "mend the expression, or see what else the topic holds; until then it takes no part in causes"
+            yield _EVENTS.fault(link, each.found, todo)
+        if tests and not wrong:
+            fewest = min(tests, key=lambda each: each.matching / each.tested)
+            number, shown = counted(len(tests), "expression"), f"{fewest.matching:,} of {fewest.tested:,} or more"
+            yield _EVENTS.ok(link, f"{number}, right in {shown} of the records that were looked at")
 
 
 def schemas(facts: TopologyFacts) -> Iterator[Check]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from reconcile.audit.topology.facts import TopologyFacts
 from reconcile.audit.topology.rule import Check, Rule, Severity, counted, listed
 from reconcile.config import durations
+from reconcile.config.validation import suggestion
 from reconcile.contract.model import Consumer, FailureTopic, RepairTopic
 from reconcile.contract.terms import TOMBSTONE
 from reconcile.gather.fence.fence import ConsumerFence
@@ -318,7 +319,8 @@ def committed_offsets(facts: TopologyFacts) -> Iterator[Check]:
             todo = "keep records longer than the group may be away (T-D5), and let reconcile correct what was lost"
             yield _OFFSETS.fault(link, found, todo)
         elif at[PositionState.NO_COMMIT]:
-            yield _uncommitted(link, consumer, fence, at[PositionState.NO_COMMIT])
+            others = [each.group for each in facts.cluster.readers.get(facts.topic, ()) if each.committed]
+            yield _uncommitted(link, consumer, fence, at[PositionState.NO_COMMIT], others)
         elif at[PositionState.REWOUND]:
             found = f"an offset went back while we looked, in partition {_numbers(at[PositionState.REWOUND])}"
             yield _OFFSETS.warning(link, found, "somebody has reset the group: let it finish, and look again")
@@ -455,9 +457,12 @@ def _group(consumer: Consumer, topic: str) -> str:
     return consumer.group
 
 
-def _uncommitted(link: str, consumer: Consumer, fence: ConsumerFence, partitions: list[int]) -> Check:
+def _uncommitted(
+    link: str, consumer: Consumer, fence: ConsumerFence, partitions: list[int], others: list[str]
+) -> Check:
     if fence.group.state is GroupState.MISSING:
-        found = f"the cluster knows no offset of {consumer.group}, and the topic has records"
+        meant = suggestion(consumer.group, others)
+        found = f"the cluster knows no offset of {consumer.group}, and the topic has records{meant}"
         todo = "check the group's name; if its offsets expired, set them to where the copy stands before it starts"
         return _OFFSETS.fault(link, found, todo)
     found = f"nothing is committed in partition {_numbers(partitions)}, which has, or had, records"
