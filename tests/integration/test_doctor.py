@@ -106,17 +106,19 @@ def test_it_is_readable_on_a_small_terminal(spark: SparkSession, lab: Lab, tmp_p
     lines = result.stdout.splitlines()
     assert [] == [line for line in lines if len(line) > 80 or line != line.rstrip()]
     assert [2, 2, 2] == [sum(line.startswith(f"  {label} ") for line in lines) for label in ("found", "why", "do")]
-    assert "18 checks: 0 faults, 2 warnings" == lines[-1]
+    assert "19 checks: 0 faults, 2 warnings" == lines[-1]
+    assert any("T-A1-events" in line and line.startswith("ok") for line in lines)
 
 
 def test_what_the_cluster_does_not_have_is_told(spark: SparkSession, lab: Lab, tmp_path: Path) -> None:
-    """A group that does not exist and a failure topic that is not there are faults."""
+    """A group that does not exist, with the one that may have been meant, and a failure topic that is not there."""
     text = committed("contracts", "user-activity.yaml").read_text("utf-8")
     text = text.replace("group: activity-service", "group: activty-service").replace("activity.dlq", "activity.dql")
     contract = tmp_path / "contract.yaml"
     contract.write_text(text, "utf-8")
     result = doctor(lab, contract, tmp_path, "--json")
     assert (1, ["T-B17", "T-D1"]) == (result.exit_code, by_severity(told(result), "fault"))
+    assert any('did you mean "activity-service"?' in each["found"] for each in told(result)["checks"])
 
 
 def test_a_store_that_cannot_be_read_is_told(
