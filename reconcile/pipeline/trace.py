@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 1000
 """So many records of a run's history are shown."""
+_MOST_READ = 20_000
+"""So many records of a run's history are read: all of a topic may have one correlation id."""
 _MOST_IDS = 100
 """Of so many aggregates what the audit says of them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -130,21 +133,21 @@ def traced_of_run(
 
     Nothing is asked of the cluster, and no value is read: what an event says is in the stories of findings, redacted.
     """
-    run, topic = showing.run, contract.topic
+    run, topic = showing.run, showing.fence.topic.name
     name = history_of(place, run.id)
     home = Home(place.files, f"{place.root}/{name}")
     index = None if name is None else home.load()
     if index is None:
         raise RefusedError(f"the history that {run.id} has read is gone: `reconcile trace` reads the topic itself")
-    log = KeptLog(topic.name, Derivation.of(topic), home, index)
+    log = KeptLog(topic, Derivation.of(contract.topic), home, index)
     column, value = (c.ID, aggregate_id) if aggregate_id is not None else (c.CORRELATION_ID, correlation_id)
     assert value is not None
     try:
-        records = list(log.with_value(column, value))
+        records = list(islice(log.with_value(column, value), _MOST_READ))
     except NeedsSparkError:
         raise RefusedError("the histories are on no folder of this machine: `reconcile trace` reads them") from None
     places = {each.place for each in records}
-    found = [_logged(_columns(each), topic.name) for each in records]
+    found = [_logged(_columns(each), topic) for each in records]
     for link in run.read(Gathered).links:
         if run.find(parked_records(link.consumer)) is not None:
             by = {"id": [aggregate_id]} if aggregate_id is not None else {}
@@ -165,10 +168,10 @@ def traced_of_run(
         for each in shown
     )
     lost = sum(each.end - each.start for each in (*index.expired, *index.pruned))
-    notes = (
-        (f"{lost:,} offsets of {topic.name} are not kept: they had expired, or were given up by age.",) if lost else ()
-    )
-    return Trace(tuple(steps), len(ordered) - len(shown), told.findings, notes)
+    notes = [f"{lost:,} offsets of {topic} are not kept: they had expired, or were given up by age."] if lost else []
+    if len(records) == _MOST_READ:
+        notes.append(f"{topic} has more of them: the {_MOST_READ:,} that the history has first were read.")
+    return Trace(tuple(steps), len(ordered) - len(shown), told.findings, tuple(notes))
 
 
 class _Told(NamedTuple):

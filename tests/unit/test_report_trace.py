@@ -97,6 +97,13 @@ def test_many_records_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.Mo
     assert "3 later records are not shown." in text
 
 
+def test_not_all_of_a_topic_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One correlation id may be that of all records."""
+    monkeypatch.setattr(trace, "_MOST_READ", 2)
+    world(tmp_path)
+    assert "user-account has more of them" in asked(tmp_path, correlation="c-u1").text
+
+
 def test_what_came_after_the_run_is_marked(tmp_path: Path) -> None:
     """Its audit says nothing of it."""
     world(tmp_path)
