@@ -17,7 +17,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from reconcile.contract.model import load_contract
+from reconcile.control.store import open_control
 from reconcile.domain.cause import Cause
+from reconcile.domain.distribution import Distribution, FieldDistribution, Side
 from reconcile.domain.finding import Difference, Hop
 from reconcile.pipeline import stages as pipeline
 from reconcile.settings.settings import Settings
@@ -26,7 +28,7 @@ from reconcile.workspace.workspace import Workspace
 from tests.browsers import chromium
 from tests.ports import ports_of
 from tests.unit.handoffs import expected
-from tests.unit.report_runs import AT, case, checked, contract_file, finding, made_run
+from tests.unit.report_runs import AT, LINK, case, checked, contract_file, finding, made_run
 
 PORT = ports_of("web").kafka
 SCRIPT = "<script>alert(1)</script>"
@@ -72,7 +74,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     findings += [finding(SCRIPT), finding(None), finding("latent", difference=Difference.LATENT)]
     findings += [finding(f"u{number:03d}") for number in range(60)]
     cases = [case(each.aggregate_id) for each in findings if each.aggregate_id is not None]
-    place, run = made_run(folder / "runs", findings, cases, run_id="now", contract=file)
+    fields = (
+        FieldDistribution("phone", 0.1, tuple(map(float, range(49)))),
+        FieldDistribution("email", 0.0, None, {"a": 0.7, "b": 0.3}),
+    )
+    sides: dict[Side, Distribution] = {"source": Distribution(1000, 1000, fields)}
+    place, run = made_run(folder / "runs", findings, cases, run_id="now", contract=file, distributions=sides)
+    with open_control(Settings(workspace=place.root)) as control:
+        for run_id in ("r2", "r1", run.id):
+            control.runs.begin(run_id, "user-account", "d")
+            control.distributions.record(run_id, LINK, sides)
     checked(run, expected(), expected(exception=SCRIPT, rows=None), expected("log", link=None, severity="warning"))
     pipeline.report(run, place, Settings(workspace=place.root), load_contract(file))
     return folder / "runs"

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from reconcile.contract.model import Contract, load_contract
 from reconcile.domain.cause import Cause
+from reconcile.domain.distribution import Distribution, Side
 from reconcile.domain.finding import (
     Confidence,
     Difference,
@@ -172,6 +173,7 @@ def made_run(
     consumers: Sequence[str] = (),
     scope: RunScope | None = None,
     escaped: int | None = None,
+    distributions: dict[Side, Distribution] | None = None,
 ) -> tuple[Workspace, Run]:
     """Publish a run that was audited.
 
@@ -198,7 +200,8 @@ def made_run(
     )
     run.publish(request, inputs)
     run.publish(fence(contract=digest, at=at), inputs)
-    run.publish(gathered(gathered_link(names, len(FIELDS)), scope=scope), inputs)
+    read = gathered_link(names, len(FIELDS)).model_copy(update={"distributions": distributions})
+    run.publish(gathered(read, scope=scope), inputs)
     figures = _summary(told, at, compared, exit_code, unread or {})
     links = tuple(each.model_copy(update={"escaped": escaped}) for each in figures.links)
     run.publish(figures.model_copy(update={"scope": scope, "links": links}), inputs, complete=not unread)
