@@ -27,7 +27,7 @@ def test_a_defect_does_not_look_like_drift(monkeypatch: pytest.MonkeyPatch, caps
 
 def test_commands_on_contracts_and_runs_take_the_same_settings() -> None:
     """One wrapper fits them all."""
-    about = {"contract", "file", "run_id"}
+    about = {"contract", "file", "files", "run_id"}
     taken = {
         " ".join(path): {option for each in command.params for option in each.opts}
         for path, command in commands(cli.cli, ())
