@@ -90,7 +90,8 @@ def _measured(
 ) -> str:
     measure, of_row = _MEASURES[expectation]
     observed = figures.get("observed_value")
-    value = "" if observed is None or (of_row and not open_) else f" {_number(observed)}"
+    named = open_ and isinstance(observed, (int, float)) if of_row else observed is not None  # a text may be a person's
+    value = f" {_number(observed)}" if named else ""
     expected = _number(kwargs["value"]) if "value" in kwargs else _range(kwargs)
     if success:
         return f"{measure} is{value}, {expected}" if value else f"{measure} is {expected}"

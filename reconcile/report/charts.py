@@ -16,6 +16,8 @@ _WIDTH = 420.0
 _STEPS = 6
 _FIELDS = 10
 _LETTERS = 18
+_APART = (6, 3, 5, 2, 4, 1)
+"""The steps of heat in an order in which neighbours are told apart."""
 _FLOW_LEFT, _FLOW_RIGHT, _FLOW_TOP = 126.0, 268.0, 8.0
 _FLOW_HEIGHT, _THINNEST, _FLOW_ROW, _FLOW_GAP = 130.0, 2.0, 21.0, 14.0
 
@@ -86,7 +88,7 @@ def measure_picture(measured: Measured) -> Picture:
 def _shares_by_night(points: Sequence[MeasuredPoint], width: float) -> list[Shape]:
     """Draw a column for each night, the values in the order of their shares in the last night; the rest is empty."""
     every = {value: 0.0 for each in reversed(points) for value in each.shares or {}}
-    ordered = list(every)[:_STEPS]
+    ordered = list(every)[: len(_APART)]
     column = min(width / len(points), 26.0)
     shapes: list[Shape] = []
     for number, each in enumerate(points):
@@ -97,7 +99,7 @@ def _shares_by_night(points: Sequence[MeasuredPoint], width: float) -> list[Shap
             if share:
                 y -= share * 50
                 tip = f"{each.at:%Y-%m-%d %H:%M} {value}: {share:.1%}"
-                shapes.append(Box(x, y, column - 2, share * 50, f"heat heat-{_STEPS - place}", tip, 0))
+                shapes.append(Box(x, y, column - 2, share * 50, f"heat heat-{_APART[place]}", tip, 0))
     return shapes
 
 

@@ -14,6 +14,7 @@ from tests.control_behaviour import (
     MINUTE,
     ApprovalsBehaviour,
     CorrectionsBehaviour,
+    DistributionsBehaviour,
     FindingsBehaviour,
     LeasesBehaviour,
     MigrationBehaviour,
@@ -77,6 +78,10 @@ class TestCorrections(CorrectionsBehaviour):
 
 class TestApprovals(ApprovalsBehaviour):
     """Approvals in Postgres."""
+
+
+class TestDistributions(DistributionsBehaviour):
+    """How values were distributed, run by run."""
 
 
 class TestRetention(RetentionBehaviour):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,7 +18,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from reconcile.contract.model import load_contract
+from reconcile.control.store import open_control
 from reconcile.domain.cause import Cause
+from reconcile.domain.distribution import Distribution, FieldDistribution, Side
 from reconcile.domain.finding import Difference, Hop
 from reconcile.domain.plan import Item, LinkPlan, Plan
 from reconcile.domain.plan_rules import Action
@@ -98,10 +101,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     findings += [finding(SCRIPT), finding(None), finding("latent", difference=Difference.LATENT)]
     findings += [finding(f"u{number:03d}") for number in range(60)]
     cases = [case(each.aggregate_id) for each in findings if each.aggregate_id is not None]
+    fields = (
+        FieldDistribution("phone", 0.1, tuple(map(float, range(49)))),
+        FieldDistribution("email", 0.0, None, {"a": 0.7, "b": 0.3}),
+    )
+    sides: dict[Side, Distribution] = {"source": Distribution(1000, 1000, fields)}
     long = ("0193e6c4-58a1-7d3e-9f00-5a5a5a5a5a5a", "the-service-of-logins.UnreadableErrorOfAnEventThatIsTooLong")
     history = kept_history(folder / "runs", [logged("u007", offset, event_id=long[0]) for offset in range(15, 20)])
     parked = [put_aside("u007", topic="user-account.login-service.retry-after-a-minute", error=long[1])]
-    place, run = made_run(folder / "runs", findings, cases, run_id="now", contract=file, history=history, parked=parked)
+    named = partial(made_run, folder / "runs", findings, cases, run_id="now", contract=file)
+    place, run = named(history=history, parked=parked, distributions=sides)
     reason = "its event was dead-lettered; redriven later, that overwrites this unless the consumer compares versions"
     items = tuple(
         Item(
@@ -121,6 +130,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = place.run("stopped")
     other.publish(Request(contract=str(file), aggregate="user-account"), other.inputs("0" * 64))
     other.publish(stopped, other.inputs("0" * 64), complete=False)
+    with open_control(Settings(workspace=place.root)) as control:
+        for run_id in ("r2", "r1", run.id):
+            control.runs.begin(run_id, "user-account", "d")
+            control.distributions.record(run_id, LINK, sides)
     checked(run, expected(), expected(exception=SCRIPT, rows=None), expected("log", link=None, severity="warning"))
     pipeline.report(run, place, Settings(workspace=place.root), load_contract(file))
     return folder / "runs"

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from reconcile.contract.model import Contract, load_contract
 from reconcile.domain.cause import Cause
+from reconcile.domain.distribution import Distribution, Side
 from reconcile.domain.finding import (
     Confidence,
     Difference,
@@ -191,6 +192,7 @@ def made_run(
     escaped: int | None = None,
     history: str = "",
     parked: Iterable[dict[str, Any]] = (),
+    distributions: dict[Side, Distribution] | None = None,
 ) -> tuple[Workspace, Run]:
     """Publish a run that was audited.
 
@@ -218,7 +220,8 @@ def made_run(
     )
     run.publish(request, inputs)
     run.publish(fence(contract=digest, at=at), inputs)
-    run.publish(gathered(gathered_link(names, len(FIELDS)), scope=scope, history=history), inputs)
+    read = gathered_link(names, len(FIELDS)).model_copy(update={"distributions": distributions})
+    run.publish(gathered(read, scope=scope, history=history), inputs)
     figures = _summary(told, at, compared, exit_code, unread or {})
     links = tuple(each.model_copy(update={"escaped": escaped}) for each in figures.links)
     run.publish(figures.model_copy(update={"scope": scope, "links": links}), inputs, complete=not unread)

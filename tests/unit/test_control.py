@@ -19,6 +19,7 @@ from reconcile.settings.settings import Settings
 from tests.control_behaviour import (
     ApprovalsBehaviour,
     CorrectionsBehaviour,
+    DistributionsBehaviour,
     FindingsBehaviour,
     LeasesBehaviour,
     MigrationBehaviour,
@@ -61,6 +62,10 @@ class TestCorrections(CorrectionsBehaviour):
 
 class TestApprovals(ApprovalsBehaviour):
     """Approvals in a file."""
+
+
+class TestDistributions(DistributionsBehaviour):
+    """How values were distributed, run by run."""
 
 
 class TestRetention(RetentionBehaviour):

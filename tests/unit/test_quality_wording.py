@@ -75,6 +75,7 @@ def test_what_mostly_lets_pass_is_said() -> None:
     [
         ({"observed_value": 1000.25}, ("age",), "age: the largest is 1,000.25, expected at most 120"),
         ({"observed_value": 1000.25}, (), "age: the largest is not at most 120"),
+        ({"observed_value": "Zoë"}, ("age",), "age: the largest is not at most 120"),
     ],
 )
 def test_a_measure_of_a_hidden_column_has_no_value(figures: dict[str, Any], shown: tuple[str, ...], text: str) -> None:

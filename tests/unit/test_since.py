@@ -176,6 +176,7 @@ def test_when_the_log_cannot_tell(now: Fence, held: Index, problem: str | None) 
     [
         ({"  - name: login": "  - tolerance: {rows: 3}\n    name: login"}, True),
         ({"consumers:": "incremental: {full_every: 3}\nconsumers:"}, True),
+        ({"  - name: login": "  - distributions: {}\n    name: login"}, True),
         ({"consumer: phone": "consumer: mobile"}, False),
         ({"group: login-service": "group: other-service"}, False),
     ],
