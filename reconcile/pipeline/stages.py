@@ -16,7 +16,7 @@ from reconcile.errors import UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import at_stage, timed
-from reconcile.pipeline.stopping import stop_noted
+from reconcile.pipeline.stopping import recorded, stop_noted
 from reconcile.settings.settings import Settings
 from reconcile.workspace.full_disk import full_disk_named
 from reconcile.workspace.manifest import Stage
@@ -78,7 +78,7 @@ def audit(job: Job) -> Summary:
 
     terms = {each.name: planning.terms(job.contract, each) for each in job.consumers}
     stage.audit(job, terms, record.places(job))
-    return record.audited(job, job.run.read(Summary))
+    return recorded(job, "audit", record.audited(job, job.run.read(Summary)))
 
 
 @_staged
@@ -111,7 +111,7 @@ def verify(job: Job) -> Verified:
     from reconcile.pipeline import record
     from reconcile.pipeline import verify as stage
 
-    return record.verified(job, stage.verify(job))
+    return recorded(job, "verify", record.verified(job, stage.verify(job)))
 
 
 def report(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:
