@@ -114,11 +114,9 @@ def run_line(place: Workspace, run_id: str) -> RunLine:
     scope, escaped = summary.scope, [each.escaped for each in summary.links if each.escaped is not None]
     level = level_with(level_of(code, links_of(summary, {}, verified)), failed)
     unread = "; ".join(f"{each.link}: {each.message}" for each in summary.unread)
-    not_recorded = (verified or summary).not_recorded
     reasons = (
         reason,
         unread,
-        None if not_recorded is None else not_recorded.message,
         "; ".join(("plan: refused", *refused)) if refused else None,
     )
     return RunLine(

@@ -16,7 +16,7 @@ from reconcile.errors import ReconcileError, UnreachableError
 from reconcile.pipeline.handoffs import Applied, Gathered, Quality, Request, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.logs import at_stage, timed
-from reconcile.pipeline.stopping import stop_noted
+from reconcile.pipeline.stopping import recorded, stop_noted
 from reconcile.settings.settings import Settings
 from reconcile.workspace.full_disk import full_disk_named
 from reconcile.workspace.manifest import Stage
@@ -82,8 +82,8 @@ def audit(job: Job) -> Summary:
     try:
         findings_table.append(job)
     except ReconcileError as error:
-        return record.not_recorded(summary, error, "the table of findings")
-    return summary
+        summary = record.not_recorded(summary, error, "the table of findings")
+    return recorded(job, "audit", summary)
 
 
 @_staged
@@ -116,7 +116,7 @@ def verify(job: Job) -> Verified:
     from reconcile.pipeline import record
     from reconcile.pipeline import verify as stage
 
-    return record.verified(job, stage.verify(job))
+    return recorded(job, "verify", record.verified(job, stage.verify(job)))
 
 
 def report(run: Run, place: Workspace, settings: Settings, contract: Contract | None) -> Report:

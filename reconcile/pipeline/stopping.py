@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypeAlias, TypeVar
 
 from reconcile.errors import ReconcileError, UnreachableError
-from reconcile.pipeline.handoffs import Request, Stopped
+from reconcile.pipeline.handoffs import Request, Stopped, Summary, Verified
 from reconcile.pipeline.job import Job
 from reconcile.workspace.manifest import Stage
 
 _LOG = logging.getLogger(__name__)
+
+How: TypeAlias = Literal["refused", "interrupted", "unreachable", "failed"]
+AnyResult = TypeVar("AnyResult", Summary, Verified)
 
 
 @contextmanager
@@ -29,6 +32,14 @@ def stop_noted(job: Job, stage: Stage) -> Iterator[None]:
         raise
 
 
+def recorded(job: Job, stage: Stage, result: AnyResult) -> AnyResult:
+    """Note in a run that the control store did not take a result, if it did not; return the result."""
+    if (problem := result.not_recorded) is not None:
+        how: How = "unreachable" if problem.may_pass else "refused"
+        job.run.publish(Stopped(stage=stage, how=how, reason=problem.message), job.inputs(), complete=False)
+    return result
+
+
 def _note(job: Job, stage: Stage, error: BaseException) -> None:
     # A run without a request has not begun, and is taken for a new one.
     if job.run.find(Request.ARTIFACT) is not None:
@@ -36,7 +47,7 @@ def _note(job: Job, stage: Stage, error: BaseException) -> None:
         job.run.publish(Stopped(stage=stage, how=how, reason=reason), job.inputs(), complete=False)
 
 
-def _told(error: BaseException) -> tuple[Literal["refused", "interrupted", "unreachable", "failed"], str]:
+def _told(error: BaseException) -> tuple[How, str]:
     if isinstance(error, ReconcileError):
         return ("unreachable" if isinstance(error, UnreachableError) else "refused"), str(error)
     if isinstance(error, Exception):

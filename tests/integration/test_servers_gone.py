@@ -19,6 +19,8 @@ from reconcile.lab.folder import Lab
 from reconcile.lab.kafka import Kafka
 from reconcile.lab.postgres import PostgresServer
 from reconcile.pipeline import audit as pipeline_audit
+from reconcile.pipeline.runs import run_line
+from reconcile.workspace.workspace import Workspace
 from tests.integration.worlds import seeded_world
 from tests.ports import ports_of
 
@@ -106,5 +108,8 @@ def test_a_server_that_goes_away_is_named_and_the_run_goes_on(
     assert "Traceback" not in err
     assert told in out + err
     assert published is (tmp_path / "runs" / RUN / "findings").exists()
+    line = run_line(Workspace(tmp_path / "runs"), RUN)
+    assert line.outcome in (("drift",) if published else ("unreachable", "unknown"))
+    assert told in (line.reason or "")
     code, out, err = reconcile("run", contract, "--run-id", RUN, "--json")
     assert (1, True) == (code, json.loads(out)["complete"]), err

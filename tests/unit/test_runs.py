@@ -12,10 +12,10 @@ from reconcile.cli import cli
 from reconcile.contract.model import load_contract
 from reconcile.domain.plan import Plan
 from reconcile.errors import RefusedError, UnreachableError
-from reconcile.pipeline.handoffs import Request, Summary
+from reconcile.pipeline.handoffs import NotRecorded, Request, Summary
 from reconcile.pipeline.job import Job
 from reconcile.pipeline.runs import RunLine, run_line
-from reconcile.pipeline.stopping import stop_noted
+from reconcile.pipeline.stopping import recorded, stop_noted
 from reconcile.settings.settings import Settings
 from reconcile.workspace.manifest import Stage
 from reconcile.workspace.workspace import Workspace
@@ -72,6 +72,18 @@ def test_an_audited_run_that_stopped_later_keeps_its_outcome(tmp_path: Path) -> 
         Job(load_contract(file), file, Settings(workspace=place.root), place, run), RefusedError("no"), "plan"
     )
     assert ("drift", "plan: no", 1) == (line.outcome, line.reason, line.exit_code)
+
+
+def test_a_result_that_was_not_recorded_says_so(tmp_path: Path) -> None:
+    """The audit holds, and the control store has not taken it."""
+    place, run = made_run(tmp_path / "runs", [finding()], contract=contract_file(tmp_path))
+    file = tmp_path / "user-account.yaml"
+    job = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
+    summary, problem = run.read(Summary), NotRecorded(message="no server at db:5432", may_pass=True)
+    assert recorded(job, "audit", summary) is summary
+    assert run_line(place, run.id).reason is None
+    recorded(job, "audit", summary.model_copy(update={"not_recorded": problem}))
+    assert ("drift", "audit: no server at db:5432") == ((line := run_line(place, run.id)).outcome, line.reason)
 
 
 def test_a_run_that_has_not_begun_stays_new(tmp_path: Path) -> None:
