@@ -237,18 +237,21 @@ class _Gathering:
             (each.name, to.kind, each.sensitive)
             for each, to in zip(consumer.fields, reader.rows[1].form.fields, strict=True)
         ]
+        wanted = list(map(row_columns.field, range(len(fields))))
         if differing is None or (ours, theirs) == (differing.source_rows, differing.copy_rows):
             counts = ours, theirs
             tables = zip((source_rows(consumer.name), copy_rows(consumer.name)), counts, strict=True)
             frames = [some_of(job.run.parquet(name, job.spark), SAMPLE, rows) for name, rows in tables]
+            samples = [each.select(*wanted).collect() for each in frames]
         else:
-            frames, counts = list(reader.sample(compared, SAMPLE)), (differing.source_rows, differing.copy_rows)
-        found: dict[Side, Distribution] = {}
-        for side, frame, rows in zip(SIDES, frames, counts, strict=True):
-            with reader.tasks_reading(None, of_source=side == "source"):
-                sample = frame.select(*map(row_columns.field, range(len(fields)))).collect()
-            found[side] = distribution(rows, sample, fields)
-        return found
+            counts, samples = (differing.source_rows, differing.copy_rows), []
+            for side, frame in zip(SIDES, reader.sample(compared, SAMPLE), strict=True):
+                with reader.tasks_reading(None, of_source=side == "source") as usage:
+                    samples.append(frame.select(*wanted).collect())
+                    if usage is not None:
+                        usage.add(rows=len(samples[-1]))
+        sides = zip(SIDES, counts, samples, strict=True)
+        return {side: distribution(rows, sample, fields) for side, rows, sample in sides}
 
     def _read(
         self, reader: LinkReader, table: str, rows: DataFrame | PostgresParts, redactor: Redactor | None = None

@@ -25,7 +25,7 @@ from reconcile.quality.gate import GateClosedError
 from reconcile.quality.suites import Checked
 from reconcile.settings.settings import Settings
 from tests.schemas import valid_output
-from tests.unit.handoffs import expected, verified
+from tests.unit.handoffs import expected, verified, verified_link
 from tests.unit.report_runs import CONTRACT, LINK, checked, contract_file, finding, made_run
 
 if TYPE_CHECKING:
@@ -113,6 +113,34 @@ def test_a_contract_with_suites_of_its_own_has_a_gate(own: World, words: tuple[s
     """Unless somebody says no."""
     own.run(*words)
     assert held == ("quality" in own.did)
+
+
+def test_a_contract_that_looks_at_distributions_has_a_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are expectations, too."""
+    world = world_of(tmp_path, monkeypatch, CONTRACT.rstrip("\n") + "\n    distributions: {}\n")
+    world.run()
+    assert "quality" in world.did
+
+
+@pytest.mark.parametrize(("left", "said", "code"), [(0, "repaired", 0), (1, "FAILED", 1)])
+def test_the_gate_says_what_a_repair_has_met_since(
+    world: World, monkeypatch: pytest.MonkeyPatch, left: int, said: str, code: int
+) -> None:
+    """Of the copy's rows it knows what they were before; of drift, what is left."""
+    run = world.job.run
+    inputs = run.inputs("0" * 64, made_of=[Summary.ARTIFACT])
+    run.publish(verified(verified_link({"converged": 1}, left), exit_code=left), inputs)
+    world.results = [expected("findings", columns=["drift"]), expected("source", success=True)]
+
+    @contextmanager
+    def job_of_run(*_: Any) -> Iterator[Job]:
+        yield world.job
+
+    monkeypatch.setattr("reconcile.pipeline.job.job_of", job_of_run)
+    done = CliRunner().invoke(cli, ["quality", "--run", "r1"])
+    assert code == done.exit_code
+    lines = [line.split() for line in done.stdout.splitlines() if "user-account/login" in line]
+    assert [["findings", said], ["source", "ok"]] == [line[1:3] for line in lines]
 
 
 def test_what_failed_is_named_and_exits_1(world: World) -> None:
