@@ -177,7 +177,7 @@ def places(events: Events) -> dict[str, Guess]:
         if body is not None
     ]
     return {
-        "event_id": _place(bodies, _ID_NAMES, _is_unique, "stands in {there} of {all} records, never twice"),
+        "event_id": _place(bodies, _ID_NAMES, _is_unique, "stands in {there} of {all} records, with {values} values"),
         "type": _place(bodies, _TYPE_NAMES, _is_type, "stands in {there} of {all} records, in {values} kinds"),
         "correlation_id": _place(bodies, _CORRELATION_NAMES, _is_there, "stands in {there} of {all} records"),
     }
@@ -316,7 +316,8 @@ def _is_named(steps: Sequence[str], wanted: str) -> bool:
 
 
 def _is_unique(found: Sequence[str], count: int) -> bool:
-    return len(found) >= count * _NEARLY_ALL and len(set(found)) == len(found)
+    # Some records may stand twice: that is one of the faults that are looked for.
+    return len(found) >= count * _NEARLY_ALL and len(set(found)) >= len(found) * _NEARLY_ALL
 
 
 def _is_type(found: Sequence[str], count: int) -> bool:

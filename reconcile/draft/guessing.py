@@ -350,6 +350,9 @@ def _failure(copy: CopySample, sample: Sampled, events: Events) -> FailureGuess 
         reader = None if copy.group in each.readers else next(iter(each.readers), None)
         topics.append((kind, each.name, reader, evidence))
     kinds = {kind for kind, *_ in topics}
+    # Where nothing has come as far as the later ones, nobody has committed there yet.
+    retrying = next((reader for kind, _, reader, _ in topics if kind == "retry" and reader is not None), None)
+    topics = [(*each[:2], each[2] or (retrying if each[0] == "retry" else None), each[3]) for each in topics]
     kept: list[tuple[str, str, str | None, str]] = []
     for kind, topic, reader, evidence in sorted(topics, key=lambda each: each[:2]):
         if kind == "retry" or kind not in {each[0] for each in kept}:
