@@ -169,6 +169,15 @@ def header_texts(record: Record) -> dict[str, str]:
     return found
 
 
+def located(record: Record, body: Row | None, place: str | None) -> str | None:
+    """Look up what stands at a place of a record: a path, or a header."""
+    if place is None:
+        return None
+    if place.startswith("header:"):
+        return header_texts(record).get(place.removeprefix("header:"))
+    return (body or {}).get(place)
+
+
 def places(events: Events) -> dict[str, Guess]:
     """Find where records have the event's id, its type and its correlation id."""
     bodies = [
