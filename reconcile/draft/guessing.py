@@ -350,6 +350,9 @@ def _failure(copy: CopySample, sample: Sampled, events: Events) -> FailureGuess 
         reader = None if copy.group in each.readers else next(iter(each.readers), None)
         topics.append((kind, each.name, reader, evidence))
     kinds = {kind for kind, *_ in topics}
+    # Where nothing has come as far as the later ones, nobody has committed there yet.
+    retrying = next((reader for kind, _, reader, _ in topics if kind == "retry" and reader is not None), None)
+    topics = [(*each[:2], each[2] or (retrying if each[0] == "retry" else None), each[3]) for each in topics]
     kept: list[tuple[str, str, str | None, str]] = []
     for kind, topic, reader, evidence in sorted(topics, key=lambda each: each[:2]):
         if kind == "retry" or kind not in {each[0] for each in kept}:
@@ -381,20 +384,27 @@ def _is_own(topic: FailureSample, copy: CopySample, sample: Sampled) -> bool:
     return [copy] == named
 
 
+def ledger_columns(table: Table) -> tuple[str | None, str | None, str | None]:
+    """Choose by their names the columns of a ledger with the event's id, its partition and its offset."""
+    named = {"".join(tokens(each.name)): each.name for each in table.columns}
+    wanted = ("eventid", "messageid", "msgid", "id"), ("partition", "kafkapartition", "part")
+    event_id, partition, offset = (
+        next((named[each] for each in names if each in named), None)
+        for names in (*wanted, ("offset", "kafkaoffset", "logoffset"))
+    )
+    return event_id, partition, offset
+
+
 def _ledger(ledger: SideTable, events: Events) -> tuple[Mapping[str, str], str] | None:
+    event_id, partition, offset = ledger_columns(ledger.table)
     named = {"".join(tokens(each.name)): each.name for each in ledger.table.columns}
-    event_id = next((named[each] for each in ("eventid", "messageid", "msgid", "id") if each in named), None)
-    partition = next((named[each] for each in ("partition", "kafkapartition", "part") if each in named), None)
-    offset = next((named[each] for each in ("offset", "kafkaoffset", "logoffset") if each in named), None)
     at = next(
         (named[each] for each in ("processedat", "appliedat", "handledat", "at", "createdat") if each in named), None
     )
     places = {(str(each.partition), str(each.offset)) for each in events.topic.records}
     place = topic_events.places(events)["event_id"].value
-    own = set()
-    for record, body in zip(events.topic.records, events.bodies, strict=True):
-        texts = {**(body or {}), **{f"header:{n}": text for n, text in topic_events.header_texts(record).items()}}
-        own.add(texts.get(place or ""))
+    pairs = zip(events.topic.records, events.bodies, strict=True)
+    own = {topic_events.located(record, body, place) for record, body in pairs}
     by_id = sum(row.get(event_id or "") in own - {None} for row in ledger.rows)
     by_place = sum((row.get(partition or ""), row.get(offset or "")) in places for row in ledger.rows)
     if not by_id and not by_place:
@@ -406,6 +416,8 @@ def _ledger(ledger: SideTable, events: Events) -> tuple[Mapping[str, str], str] 
         said |= {"partition": partition, "offset": offset}
     if at is not None:
         said["at"] = at
+    if ledger.looked_up:
+        return said, f"{max(by_id, by_place)} of {ledger.looked_up} sampled records are in it"
     return said, f"{max(by_id, by_place)} of {len(ledger.rows)} sampled rows name a sampled record"
 
 

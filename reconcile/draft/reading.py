@@ -96,7 +96,7 @@ def sample(wanted: Wanted) -> Sampled:
         failures = _failures(cluster, wanted, commits)
         for (side, group), table in zip(wanted.copies, tables, strict=True):
             rows = _copy(side, table, store_of(side), source, id_, source_store, topic)
-            ledgers = _side_tables(store_of(side), _LEDGER, table.name)
+            ledgers = _ledgers(store_of(side), table.name, topic)
             own = len(commits.of_groups[group][wanted.topic])
             copies.append(replace(rows, group=group, ledgers=ledgers, failures=failures, committed=own))
         ids = [*_ids(topic), *(each for copy in copies for each in copy.rows.rows)]
@@ -300,6 +300,29 @@ def _side_tables(store: SampledStore, named: re.Pattern[str], but: str) -> tuple
             found.append(SideTable(table, store.any(table)))
             if len(found) == _MOST_SIDE_TABLES:
                 break
+    return tuple(found)
+
+
+def _ledgers(store: SampledStore, but: str, topic: TopicSample) -> tuple[SideTable, ...]:
+    """Read tables that are named like ledgers: where a key leads to them, the rows of sampled records."""
+    told = events.read(topic)
+    place = events.places(told)["event_id"].value
+    chosen = list(zip(topic.records, told.bodies, strict=True))[:: max(1, len(topic.records) // (2 * AT_EACH_END))]
+    found = []
+    for ledger in _side_tables(store, _LEDGER, but):
+        event_id, partition, offset = guessing.ledger_columns(ledger.table)
+        by_key: dict[tuple[str | None, ...], list[Id]] = {
+            (partition, offset): [(str(record.partition), str(record.offset)) for record, _ in chosen],
+            (event_id,): [
+                (text,) for record, body in chosen if (text := events.located(record, body, place)) is not None
+            ],
+        }
+        for key in ledger.table.keys:
+            if by_key.get(key):
+                rows = store.among(ledger.table, key, by_key[key])
+                ledger = replace(ledger, rows=rows, looked_up=len(set(by_key[key])))
+                break
+        found.append(ledger)
     return tuple(found)
 
 

@@ -116,6 +116,8 @@ class SideTable:
 
     table: Table
     rows: Sequence[Row] = ()
+    looked_up: int = 0
+    """How many of the sampled records were looked up in it; 0 where these are any rows."""
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,25 @@ def test_the_cause_is_named(damaged: Lab, found: Findings, fault: str) -> None:
     assert expected == {key: (found[key]["cause"], found[key]["hop"], found[key]["confidence"]) for key in planted}
 
 
+def test_a_drafted_contract_finds_the_same(damaged: Lab, runs: Runs, tmp_path: Path) -> None:
+    """Drafted in a world full of faults, it finds each that its field shows, and makes nothing up."""
+    file = tmp_path / "drafted.yaml"
+    sides = ["--source", "user-db:user_account", "--copy", "login-db:login_profile@login-service"]
+    options = ["--topic", "user-account", *sides, "--output", str(file), "--config", str(world.settings_file(damaged))]
+    drafted = CliRunner().invoke(cli, ["contract", "draft", *options])
+    assert 0 == drafted.exit_code, drafted.exception
+    job, _ = runs.audited(file, "drafted")
+    found = {key: each["difference"] for key, each in findings(job).items()}
+    expected = {
+        key: row["difference"]
+        for key, row in told(damaged).items()
+        if key[0] == "user-account/login"
+        and (row["difference"] in ("missing", "orphan") or "display_name" in row["fields"])
+    }
+    assert expected.items() <= found.items()
+    assert found.keys() <= told(damaged).keys()
+
+
 def test_every_finding_has_evidence(found: Findings) -> None:
     """A cause without anything to show for it is a guess."""
     unfounded = [each for each in found.values() if not each["evidence"] and each["cause"] != Cause.UNDETERMINED]

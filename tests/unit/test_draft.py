@@ -409,15 +409,15 @@ def test_failure_topics_are_told_by_name_and_dialect(tmp_path: Path) -> None:
     base = sampled()
     mine = FailureSample("product.search.dlq", {("spring-dlt", "search-indexer"): 12}, 12, ("retrier",))
     others = FailureSample("product.orders.dlt", {("spring-dlt", "orders"): 3}, 3)
-    retry = FailureSample("product.search.retry-1", {}, 0)
-    copy = replace(base.copies[0], failures=(others, mine, retry))
+    retries = [FailureSample(f"product.search.retry-{n}", {}, 0, ("again",)[n - 1 :]) for n in (1, 2)]
+    copy = replace(base.copies[0], failures=(others, mine, *retries))
     failure = loaded(guess(replace(base, copies=(copy,))), tmp_path).consumers[0].failure
     assert failure.dead_letter is not None
-    assert ("retry-then-dead-letter", "product.search.dlq", "retrier", ["product.search.retry-1"]) == (
+    assert ("retry-then-dead-letter", "product.search.dlq", "retrier", ["again", "again"]) == (
         failure.policy,
         failure.dead_letter.topic,
         failure.dead_letter.group,
-        [each.topic for each in failure.retry],
+        [each.group for each in failure.retry],
     )
 
 
