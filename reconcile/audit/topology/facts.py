@@ -10,7 +10,6 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from reconcile.audit.columns import ROUTED_BY, ROUTING
-from reconcile.audit.event_tests import EventTest
 from reconcile.audit.home_partition import Router, with_routing
 from reconcile.audit.partitioner_inference import Inference, infer_from_log
 from reconcile.contract.model import Consumer, Contract
@@ -38,6 +37,7 @@ from reconcile.spark import parsed_sql
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from reconcile.audit.event_tests import EventTest
     from reconcile.contract.model import Topic
     from reconcile.gather.log.index import Growth, Index
 
