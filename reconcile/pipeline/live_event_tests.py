@@ -7,8 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-
 from reconcile.audit.event_tests import SAMPLE, EventTest, agreeing, evaluate
 from reconcile.audit.link_facts import field_rules
 from reconcile.contract.model import Contract
@@ -16,7 +14,6 @@ from reconcile.errors import RefusedError, UnreachableError
 from reconcile.gather.fence.opening import open_fence
 from reconcile.gather.link_reader import LinkReader
 from reconcile.gather.log.history import History
-from reconcile.gather.log.history_columns import ID
 from reconcile.gather.stores import row_columns
 from reconcile.settings.settings import Settings
 from reconcile.spark import local_frames
@@ -39,7 +36,7 @@ def tested_live(
     spark: SparkSession, contract: Contract, file: Path, settings: Settings, history: History
 ) -> LiveEventTests:
     """Read the rows of some ids of the log from both stores of each link, and test what events say of those."""
-    found, ids = LiveEventTests(), _some_ids(spark, history)
+    found, ids = LiveEventTests(), history.some_ids(spark, SAMPLE)
     if not ids:
         return found
     wanted = local_frames.of_rows(spark, [(each,) for each in ids], f"{row_columns.ID} string")
@@ -61,13 +58,3 @@ def tested_live(
             finally:
                 opened.release(consumer.name)
     return found
-
-
-def _some_ids(spark: SparkSession, history: History) -> list[str]:
-    """Choose ids of the log: where its files are near of all of it, else the first that Spark finds."""
-    near = history.near([each.name for each in history.index.segments], columns={ID})
-    if near is None:
-        some = history.records(spark).where(f"{ID} is not null").select(ID).distinct().limit(SAMPLE)
-        return sorted(each for (each,) in some.collect())
-    ids = pc.unique(near.column(ID)).drop_null().to_pylist()
-    return sorted(ids[:: max(1, len(ids) // SAMPLE)])

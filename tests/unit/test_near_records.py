@@ -45,6 +45,14 @@ def test_records_of_ids_and_of_segments_are_read(home: Home) -> None:
     assert [] == offsets(near_records.read(home, [], SCHEMA))
 
 
+def test_some_ids_are_of_all_files(home: Home) -> None:
+    """As many of each file, so that a large one is not all that is looked at."""
+    assert ["x", "y"] == near_records.some_ids(home, ["one", "two"], 2)
+    assert ["x", "y", "z"] == near_records.some_ids(home, ["one", "two"], 100)
+    assert [] == near_records.some_ids(home, [], 100)
+    assert near_records.some_ids(home, ["gone"], 100) is None
+
+
 def test_ids_of_one_hash_are_told_apart(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hash only says where to look."""
     hashes = row_hashes.of_texts(pa.array(["x", "z"]))

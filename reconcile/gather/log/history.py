@@ -85,6 +85,14 @@ class History:
             stored = stored.join(f.broadcast(ids.select(ID).distinct()), ID, "left_semi")
         return self.derivation.shown(stored, self.index.topic)
 
+    def some_ids(self, spark: SparkSession, most: int) -> list[str]:
+        """Read some ids of aggregates that have records, about so many, in their order."""
+        near = near_records.some_ids(self.home, [segment.name for segment in self.index.segments], most)
+        if near is not None:
+            return near
+        ids = self.records(spark).where(f"{ID} is not null").select(ID).limit(most)
+        return sorted({each for (each,) in ids.collect()})
+
     def near(
         self, segments: Iterable[str], ids: pa.Array | None = None, columns: Collection[str] | None = None
     ) -> pa.Table | None:

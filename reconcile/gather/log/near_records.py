@@ -46,8 +46,7 @@ def tables(home: Home, folders: Iterable[str], schema: pa.Schema, wanted: _Wante
     if not are_near(home):
         return None
     with suppress(OSError, pa.ArrowException):  # Spark says what is wrong with them
-        listed = [f"{folder}/{each.name}" for folder in folders for each in home.files.list(folder)]
-        files = [file for file in listed if file.endswith(".parquet")]
+        files = _files(home, folders)
         found = [schema.empty_table()]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for table in pool.map(lambda file: _table(file, schema, wanted), files):
@@ -57,6 +56,29 @@ def tables(home: Home, folders: Iterable[str], schema: pa.Schema, wanted: _Wante
                 found.append(table)
         return pa.concat_tables(found)
     return None
+
+
+def some_ids(home: Home, segments: Sequence[str], most: int) -> list[str] | None:
+    """Read ids of all files alike, about so many; None where the files are elsewhere or not to be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    if not are_near(home):
+        return None
+    with suppress(OSError, pa.ArrowException):
+        files = _files(home, map(home.path, segments))
+        found: set[str] = set()
+        for file in files:
+            with pq.ParquetFile(file) as parquet:
+                batch = next(parquet.iter_batches(batch_size=most // len(files) + 1, columns=[c.ID]), None)
+                found.update(() if batch is None else batch.column(0).drop_null().to_pylist())
+        return sorted(found)
+    return None
+
+
+def _files(home: Home, folders: Iterable[str]) -> list[str]:
+    listed = [f"{folder}/{each.name}" for folder in folders for each in home.files.list(folder)]
+    return [file for file in listed if file.endswith(".parquet")]
 
 
 class _Wanted:
@@ -98,7 +120,7 @@ def _table(file: str, schema: pa.Schema, wanted: _Wanted | None) -> pa.Table | N
 
 
 def _chosen(file: str, columns: Sequence[str], wanted: _Wanted | None) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq
 
     with pq.ParquetFile(file) as parquet:
         for group in range(parquet.num_row_groups):
