@@ -122,6 +122,11 @@ def arrow_schema(schema: str | StructType) -> pa.Schema:
     return to_arrow_schema(_struct(schema))
 
 
+def arrow_table(rows: Sequence[Sequence[Any]], schema: str | StructType) -> pa.Table:
+    """Build an Arrow table of rows; times are instants, or microseconds since 1970."""
+    return _table(rows, _struct(schema))
+
+
 def _struct(schema: str | StructType) -> StructType:
     return _parsed(schema) if isinstance(schema, str) else schema
 

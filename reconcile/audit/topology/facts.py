@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reconcile.audit.columns import ROUTED_BY, ROUTING
 from reconcile.audit.home_partition import Router, with_routing
 from reconcile.audit.partitioner_inference import Inference, infer_from_log
+from reconcile.audit.topology import parts_here
 from reconcile.contract.model import Consumer, Contract
 from reconcile.domain import mapping
 from reconcile.domain.case import Routing
@@ -180,9 +181,9 @@ def log_facts(state: LogState, index: Index, topic: Topic) -> LogFacts:
     segments, ignored = index.segments, topic.ignore_types
     held = sum(end - start for partition in _partitions(index) for start, end in index.held(partition))
     rows = sum(segment.rows for segment in segments)
-    wanted = [_placement_part(Router.of(inference, growth))]
+    wanted = [placement_part(Router.of(inference, growth))]
     if topic.version:
-        wanted += [latent_candidates.version_gaps(ignored), _inversions_part(topic)]
+        wanted += [latent_candidates.version_gaps(ignored), inversions_part(topic)]
     placement, *of_versions = state.read(*wanted)
     gaps, inversions = of_versions or (None, None)
     return LogFacts(
@@ -206,7 +207,7 @@ def _partitions(index: Index) -> set[int]:
     return {partition for segment in index.segments for partition in segment.partitions}
 
 
-def _placement_part(router: Router) -> AggregatePart:
+def placement_part(router: Router) -> AggregatePart:
     """Name the part of the log's state that has the ids with a record in a wrong partition."""
     from pyspark.sql import functions as f
 
@@ -231,10 +232,11 @@ def _placement_part(router: Router) -> AggregatePart:
             )
         )
 
+    columns = f"{ID} string, stray_last boolean, stray_at bigint, {ROUTED_BY} array<string>"
     return AggregatePart(
         name="placement",
         rules=router.rules,
-        columns=f"{ID} string, stray_last boolean, stray_at bigint, {ROUTED_BY} array<string>",
+        columns=columns,
         of=of,
         sums={
             "ids": "count(1)",
@@ -242,6 +244,7 @@ def _placement_part(router: Router) -> AggregatePart:
             "grown": "count_if(spread and not stray and not unknown)",
         },
         kept="stray",
+        here=lambda records: parts_here.placement(records, router, columns),
     )
 
 
@@ -257,7 +260,7 @@ def _placement(known: Known) -> Placement:
     return Placement(ids, spread, grown, known.count, row["last"], _utc(row["at"]), routed_by)
 
 
-def _inversions_part(topic: Topic) -> AggregatePart:
+def inversions_part(topic: Topic) -> AggregatePart:
     """Name the part of the log's state that has the ids whose versions go down."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -280,12 +283,14 @@ def _inversions_part(topic: Topic) -> AggregatePart:
         newest = f.unix_micros(f.max(TIMESTAMP)).alias("last_at")
         return inverted.groupBy(ID).agg(f.count(f.lit(1)).alias("records"), newest)
 
+    columns, positive = f"{ID} string, records bigint, last_at bigint", bool(topic.delete_tests)
     return AggregatePart(
         name="inversions",
-        rules=[sorted(topic.ignore_types), bool(topic.delete_tests)],
-        columns=f"{ID} string, records bigint, last_at bigint",
+        rules=[sorted(topic.ignore_types), positive],
+        columns=columns,
         of=of,
         sums={"records": "sum(records)"},
+        here=lambda records: parts_here.inversions(records, topic.ignore_types, columns, positive=positive),
     )
 
 

@@ -79,7 +79,7 @@ class AggregatePart:
     """Sums over these rows, in Spark's SQL: whole numbers, to which each row adds its own."""
     kept: str = "true"
     """Which rows are kept, in Spark's SQL: few."""
-    here: Callable[[pa.Table], Found] | None = None
+    here: Callable[[pa.Table], Found | None] | None = None
     """The same of records that this process has; None where only Spark computes it."""
 
 
@@ -278,6 +278,8 @@ class KeptState:
         if change.here is None or part.here is None or known is None:
             return None
         gone, came = part.here(change.here.before), part.here(change.here.now)
+        if gone is None or came is None:
+            return None
         others = known.filter(pc.invert(pc.is_in(known.column(ID), change.here.ids)))
         rows = pa.concat_tables([others, came.rows.cast(known.schema)])
         sums = _less(part, before, gone.sums, gone.rows.num_rows)
