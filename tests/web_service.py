@@ -11,13 +11,17 @@ from typing import Any
 
 
 @contextmanager
-def service(answer: Callable[[], int] = lambda: 204, moved_to: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Run a web service that keeps what is posted to it; of a GET it keeps who asks."""
+def service(
+    answer: Callable[[], int] = lambda: 204, moved_to: str = "", asked: list[tuple[str, dict[str, str]]] | None = None
+) -> Iterator[tuple[str, list[Any]]]:
+    """Run a web service that keeps what is posted to it, and in `asked` paths and headers; of a GET who asks."""
     posted: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            if asked is not None:
+                asked.append((self.path, dict(self.headers)))
             self._answer()
 
         def do_GET(self) -> None:

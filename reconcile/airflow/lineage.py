@@ -86,10 +86,9 @@ def dataset(rows: Rows, settings: Settings, aggregate: str) -> tuple[str, str]:
     address = connection.resolve() if isinstance(connection, Store) else None
     table = rows.table or aggregate
     if isinstance(address, PostgresUrl):
-        named = table if "." in table else f"public.{table}"
-        return f"postgres://{address.host}:{address.port}", f"{address.database}.{named}"
+        return f"postgres://{address.host}:{address.port}", address.qualified(table)
     if isinstance(address, MariaUrl):
-        return f"mysql://{address.host}:{address.port}", table if "." in table else f"{address.database}.{table}"
+        return f"mysql://{address.host}:{address.port}", address.qualified(table)
     return f"reconcile://{rows.store}", table
 
 

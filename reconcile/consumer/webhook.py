@@ -34,6 +34,12 @@ def post(
         answer.read(1)
 
 
+def reason_of(error: Exception) -> str:
+    """Name why a post failed, without the text of the error, which may repeat the URL or a header."""
+    reason = error.reason if isinstance(error, URLError) and not isinstance(error.reason, str) else error
+    return type(reason).__name__
+
+
 class Webhook:
     """Posts alerts to a URL, each once; what does not arrive is logged."""
 
@@ -71,9 +77,7 @@ class Webhook:
             try:
                 self._send(alert)
             except Exception as error:  # noqa: BLE001 - an alert that is not heard changes nothing
-                # The URL is a secret, and errors may repeat it.
-                reason = error.reason if isinstance(error, URLError) and not isinstance(error.reason, str) else error
-                _LOG.warning("the alert %s was not sent: %s", alert["alert"], type(reason).__name__)
+                _LOG.warning("the alert %s was not sent: %s", alert["alert"], reason_of(error))
             finally:
                 self._waiting.task_done()
 

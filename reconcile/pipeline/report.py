@@ -7,11 +7,11 @@ import logging
 from collections.abc import Iterator
 from http.client import HTTPException
 
-from reconcile.consumer.webhook import post
+from reconcile.consumer.webhook import post, reason_of
 from reconcile.contract.model import Contract
 from reconcile.errors import SecretError
-from reconcile.pipeline import tables
-from reconcile.pipeline.handoffs import Gathered, Summary, snapshots
+from reconcile.pipeline import datahub, tables
+from reconcile.pipeline.handoffs import Gathered, Summary, results_of, snapshots
 from reconcile.pipeline.result import report_of
 from reconcile.report.csv import csv_of
 from reconcile.report.html import report_html
@@ -42,6 +42,7 @@ def publish(run: Run, place: Workspace, settings: Settings, contract: Contract |
     if settings.keep != "snapshots":
         _drop_snapshots(run)
     _send_metrics(report, settings)
+    datahub.tell(report, results_of(run), settings, contract)
     return report
 
 
@@ -53,8 +54,8 @@ def _send_metrics(report: Report, settings: Settings) -> None:
             post(url, otlp(report), _TO_ANSWER, headers)
     except SecretError as error:
         _LOG.warning(f"the metrics of {report.run_id} were not sent: {error}")
-    except (OSError, ValueError, HTTPException) as error:  # whose text may repeat the URL or a header
-        _LOG.warning(f"the metrics of {report.run_id} were not sent: {type(error).__name__}")
+    except (OSError, ValueError, HTTPException) as error:
+        _LOG.warning(f"the metrics of {report.run_id} were not sent: {reason_of(error)}")
 
 
 def _drop_snapshots(run: Run) -> None:

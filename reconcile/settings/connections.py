@@ -261,6 +261,83 @@ class Metrics(Model):
         return url, {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
 
+_IN_URN = r"[^,()\s]+"
+_DATASET = re.compile(rf"urn:li:dataset:\(urn:li:dataPlatform:{_IN_URN},{_IN_URN},[A-Z_]+\)")
+_UrnPart = Annotated[str, Field(pattern=rf"^{_IN_URN}$")]
+_RESERVED = str.maketrans({",": "%2C", "(": "%28", ")": "%29"})
+_PLATFORMS = {"postgresql": "postgres", "mariadb": "mariadb", "mysql": "mysql"}
+"""What DataHub calls databases, by the schemes of their URLs."""
+
+
+def _web_app(url: Any) -> str:
+    if not isinstance(url, str) or not url.startswith(_WEB) or _CREDENTIALS.search(url):
+        raise ValueError("expected the address of the web app, without a password: https://...")
+    return url.rstrip("/")
+
+
+def _dataset_urn(urn: Any) -> str:
+    if not isinstance(urn, str) or not _DATASET.fullmatch(urn):
+        raise ValueError("expected a dataset's URN: urn:li:dataset:(urn:li:dataPlatform:postgres,db.schema.table,PROD)")
+    return urn
+
+
+class DataHubStore(Model):
+    """What DataHub calls the tables of a connection."""
+
+    platform: _UrnPart | None = None
+    """The platform: postgres, oracle, iceberg; left out, that of a database's URL."""
+    instance: _UrnPart | None = None
+    """The platform instance, where DataHub's ingestion sets one."""
+
+
+class DataHub(Model):
+    """The catalogue that is told of each copy whether it agrees with its source."""
+
+    url: Annotated[Secret, _secret(_web_service)]
+    """The URL of DataHub's metadata service, such as https://datahub:8080; a reference if it holds a password."""
+    token: SecretReference | None = None
+    """A reference to an access token."""
+    env: Annotated[str, Field(pattern=r"^[A-Z_]+$")] = "PROD"
+    """The environment of all tables, as DataHub names it."""
+    stores: dict[Text, DataHubStore] = Field(default_factory=dict)
+    """What DataHub calls the tables of connections, by the connections' names."""
+    datasets: dict[Text, Annotated[str, BeforeValidator(_dataset_urn)]] = Field(default_factory=dict)
+    """The dataset of a copy, by the name of its link, where that is another than `stores` and the URL say."""
+    web: Annotated[str, BeforeValidator(_web_app)] | None = None
+    """The address of the web app, to which each result links; left out, none does."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """List what does not fit together."""
+        for link in self.datasets:
+            if link.count("/") != 1:
+                yield ("datasets", link), "is no link: write contract/consumer, such as user-account/login"
+
+    def resolve(self, environ: Mapping[str, str] = os.environ) -> tuple[str, dict[str, str]]:
+        """Resolve the URL and the headers; raise SecretError if one is missing or malformed."""
+        url = self.url.resolve(environ).get_secret_value()
+        if not url.startswith(_WEB):
+            raise SecretError(f"{self.url!r}: {_NO_WEB_SERVICE}")
+        token = None if self.token is None else self.token.resolve(environ).get_secret_value()
+        return url.rstrip("/"), {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def dataset(self, store: str, connection: Connection, table: str, environ: Mapping[str, str] = os.environ) -> str:
+        """Build the URN of a table; raise RefusedError where nothing says its platform."""
+        named = self.stores.get(store, DataHubStore())
+        platform = named.platform
+        if isinstance(connection, Store):
+            address = connection.resolve(environ)
+            if isinstance(address, (PostgresUrl, MariaUrl)):
+                table = address.qualified(table)
+                scheme = connection.url.resolve(environ).get_secret_value().partition(":")[0]
+                platform = platform or _PLATFORMS[scheme]
+        if platform is None:
+            raise RefusedError(
+                f"nothing says its platform; set `datahub.stores.{store}.platform`, or `datahub.datasets`"
+            )
+        name = (f"{named.instance}.{table}" if named.instance else table).translate(_RESERVED)
+        return f"urn:li:dataset:(urn:li:dataPlatform:{platform},{name},{self.env})"
+
+
 class Pause(Model):
     """How busy a database may be before we wait with the next heavy statement."""
 

@@ -23,6 +23,7 @@ from reconcile.settings.connections import (
     ClusterConnection,
     Connection,
     ControlDatabase,
+    DataHub,
     Lake,
     Metrics,
     SecretReference,
@@ -160,6 +161,8 @@ class Settings(Model):
     """Whom consumers tell of what they cannot settle alone."""
     metrics: Metrics = Metrics()
     """Where the figures of runs are sent."""
+    datahub: DataHub | None = None
+    """The catalogue that is told of each copy whether it agrees with its source; left out, none is."""
     findings_table: FindingsTable | None = None
     """The table of a lake that gets the findings of all runs, without values of fields; left out, none does."""
     spark: Spark = Spark()
@@ -188,6 +191,9 @@ class Settings(Model):
                     f"shares the variable {variable} with {quoted(first[variable])}: rename one",
                 )
             first.setdefault(variable, name)
+        for name in self.datahub.stores if self.datahub is not None else ():
+            if name not in self.connections:
+                yield ("datahub", "stores", name), f"is no connection{suggestion(name, self.connections)}"
 
     def control_address(self) -> PostgresUrl | SqliteFile | None:
         """Choose where the control store is: as set, else in a file of the workspace; None where that cannot hold one.

@@ -43,6 +43,10 @@ class PostgresUrl:
     password: SecretStr | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
 
+    def qualified(self, table: str) -> str:
+        """Build the full name of a table: database, schema and table."""
+        return f"{self.database}.{table if '.' in table else f'public.{table}'}"
+
     def libpq(self) -> dict[str, Any]:
         """Build the keyword arguments of psycopg2.connect, password included."""
         arguments = {"host": self.host, "port": self.port, "dbname": self.database, **self._credentials()}
@@ -75,6 +79,10 @@ class MariaUrl:
     user: str | None = None
     password: SecretStr | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def qualified(self, table: str) -> str:
+        """Build the full name of a table: database and table."""
+        return table if "." in table else f"{self.database}.{table}"
 
     def arguments(self) -> dict[str, Any]:
         """Build the keyword arguments of pymysql.connect, password included."""
