@@ -202,10 +202,10 @@ def draft(
         click.echo(text, nl=False)
         return
     _write(output, text)
-    fields = sum(len(each.fields) for each in found.copies)
+    fields, at = sum(len(each.fields) for each in found.copies), settings_file or config
     click.echo(
         f"{output}: a draft with {fields} field{'s' * (fields != 1)}; look at its comments, then say"
-        f" `reconcile contract check {output}`"
+        f" `reconcile contract check {output}{f' --config {at}' if at else ''}`"
     )
 
 

@@ -99,8 +99,12 @@ def down(lab: Lab, wipe: bool) -> None:
     """Stop the servers. The data stay for the next `up`, unless --wipe."""
     from reconcile.lab import world
 
+    made = lab.made
     world.down(lab, wipe=wipe)
-    say("down, and the world is gone" if wipe else "down")
+    if not made:
+        say(f"there is no world in {lab.root}, and nothing of one runs: --dir names another folder")
+    else:
+        say("down, and the world is gone" if wipe else "down")
 
 
 @lab.command()

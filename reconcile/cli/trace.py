@@ -35,6 +35,8 @@ def trace(
         raise RefusedError("give either an ID, or --correlation-id")
     from reconcile.pipeline.trace import trace as follow
 
+    if not contract.exists() and contract.suffix == "":
+        raise RefusedError(f"{contract}: there is no such file; trace takes a contract, and `explain` a run")
     found = follow(contract, config, workspace, aggregate_id, correlation_id, limit)
     if not found:
         wanted = "id" if correlation_id is None else "correlation id"

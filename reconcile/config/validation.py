@@ -38,7 +38,7 @@ _EXPECTED = {
 _EXAMINING = "_examining"
 _ATTEMPTS = 40
 # What some part of a file may hold; a part that is mended tries one after the other.
-_STAND_INS: tuple[Any, ...] = ("x", "$.x", "60s", "tombstone", "main", 1, False, {}, [], ["x"], [{}], 0.5)
+_STAND_INS: tuple[Any, ...] = ("x", "$.x", "60s", "tombstone", "main", "skipped", 1, False, {}, [], ["x"], [{}], 0.5)
 
 
 class Model(BaseModel):

@@ -101,6 +101,8 @@ class LinkPlan(_Frozen):
     def also_read_by(self) -> str:
         """Name the other groups that read the topic, as far as we may see them."""
         named = ", ".join(self.readers)
+        if not self.topic_id:
+            return "not looked at"  # the plan was refused before
         if self.sees_all_groups:
             return named or "nobody"
         return f"{named}, and perhaps others that we may not see" if named else "none that we may see"

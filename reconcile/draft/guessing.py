@@ -44,6 +44,9 @@ _KINDS_OF_FAILURE = {
     "dead_letter": re.compile(r"dlq|dlt|dead|error|failed", re.IGNORECASE),
     "retry": re.compile(r"retr(y|ies)|delay", re.IGNORECASE),
 }
+_KIND_WORD = re.compile(
+    r"stash|park(ed|ing)|lot|dl[qt]|dead|letters?|errors?|failed|retr(y|ies)|delay(ed)?|events?|\d+\w?"
+)
 _UNLIKELY = 0.5
 _FEWEST_SUMS = 3
 
@@ -319,9 +322,14 @@ def _value(sample: Sampled, events: Events) -> Iterator[tuple[str, str, str]]:
     ids, newest = list(living), list(living.values())
     columns = Inputs({each.name: each.kind for each in source.table.columns}, [source.rows[each] for each in ids])
     names = {each.name: each.sql for each in source.table.columns}
+    parts: set[str] = set()
     for path in events.paths:
         member = path.removeprefix("$.")
         if not re.fullmatch(r"\w+", member):
+            member = re.split(r"\W", member, maxsplit=1)[0]
+            if member and member not in parts:
+                parts.add(member)
+                yield member, "", "it has parts: build it of them"
             continue
         kinds = [source.table.column(each).kind for each in names if is_alike(each, member)]
         wanted = [row.get(path) for row in newest]
@@ -347,6 +355,9 @@ def _failure(copy: CopySample, sample: Sampled, events: Events) -> FailureGuess 
         evidence = f"of {each.records} sampled records {said or 'none names its origin'}"
         if not each.records:
             evidence = "we may not read it" if each.records is None else "empty"
+        named = {word for word in tokens(each.name) if not _KIND_WORD.fullmatch(word)}
+        if not _is_shown_own(each, copy) and named - set(tokens(sample.topic.name)):
+            evidence += "; its name may be of another group: look whose it is"
         reader = None if copy.group in each.readers else next(iter(each.readers), None)
         topics.append((kind, each.name, reader, evidence))
     kinds = {kind for kind, *_ in topics}
@@ -375,13 +386,18 @@ def failure_kind(topic: str) -> str | None:
 
 def _is_own(topic: FailureSample, copy: CopySample, sample: Sampled) -> bool:
     """Decide whether a topic is this consumer's: by a group, by its name, or because there is no other."""
-    if any(group == copy.group for _, group in topic.origins) or copy.group in topic.readers:
-        return True
-    if len(sample.copies) == 1 or copy.group in topic.name:
+    if len(sample.copies) == 1 or _is_shown_own(topic, copy):
         return True
     words = set(tokens(topic.name)) - set(tokens(sample.topic.name))
     named = [each for each in sample.copies if words & set(tokens(each.group)) - set(_SUFFIXES)]
     return [copy] == named
+
+
+def _is_shown_own(topic: FailureSample, copy: CopySample) -> bool:
+    """Whether a group that wrote or reads it, or its name, shows that it is this consumer's."""
+    by_group = any(group == copy.group for _, group in topic.origins) or copy.group in topic.readers
+    words = set(tokens(topic.name)) & set(tokens(copy.group)) - set(_SUFFIXES)
+    return by_group or copy.group in topic.name or bool(words)
 
 
 def ledger_columns(table: Table) -> tuple[str | None, str | None, str | None]:

@@ -387,4 +387,4 @@ def test_what_was_done_to_the_world_is_found(spark: SparkSession, lab: Lab, tmp_
     growth = next(each for each in balance["checks"] if each["id"] == "T-D3")
     spread = next(each for each in balance["checks"] if each["id"] == "T-A2")
     assert growth["found"].startswith("grew from 12 to 18 partitions; 1 id stand")
-    assert "crc32 explains 2" in spread["found"]
+    assert "2 as crc32 would" in spread["found"]

@@ -196,8 +196,11 @@ def partitions_of_ids(facts: TopologyFacts) -> Iterator[Check]:
     found = f"of {ids} {placement.spread:,} stand in several partitions"
     parts = [f"{placement.grown:,} by growth"] * bool(placement.grown)
     if placement.stray:
-        by = [f"{name or 'nothing known'} explains {number:,}" for name, number in placement.routed_by.items()]
-        parts.append(f"{placement.stray:,} stand where the topic's partitioner does not put them ({', '.join(by)})")
+        by = [
+            f"{number:,} as {name} would" if name else f"{number:,} for no reason that is known"
+            for name, number in placement.routed_by.items()
+        ]
+        parts.append(f"{placement.stray:,} where the topic's partitioner does not put them ({', '.join(by)})")
     parts += [f"{unknown:,} for no known reason"] * bool(unknown)
     found += f": {'; '.join(parts)}"
     if placement.stray:
