@@ -132,7 +132,7 @@ consumers:
       - {name: sum, source: a, consumer: b, apply: add}
     failure: {policy: stash, retry: [user], dead_letter: user}
   - {name: login, group: h, store: files, table: u, id: [a, b], fields: [{name: e, source: e, consumer: m}],
-     settle: {timeout: 5}}
+     settle: {timeout: 5}, repair: {causes: [skiped]}}
 """
 """Of each kind of problem some: of YAML, keys, values, SQL, parts that contradict, and the settings."""
 
@@ -168,6 +168,7 @@ def test_all_that_is_wrong_is_told_in_one_pass(tmp_path: Path) -> None:
         ("consumers[0].failure.dead_letter: is the main topic", 26),
         ("consumers[1].name: there is already a consumer login", 27),
         ("consumers[1].settle.timeout: ", 28),
+        ('consumers[1].repair.causes[0]: "skiped" is not valid', 28),
     ]
     assert [] == [each for each in expected if not any(_says(line, *each) for line in said)]
     assert [] == [line for line in said if not any(_says(line, *each) for each in expected)]

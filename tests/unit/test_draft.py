@@ -421,6 +421,25 @@ def test_failure_topics_are_told_by_name_and_dialect(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("topic", "doubted"),
+    [("product.search.dlq", False), ("product.dlq", False), ("product.retry-2", False), ("product.invoice.dlq", True)],
+)
+def test_a_topic_of_another_group_is_doubted(topic: str, doubted: bool) -> None:
+    """With one copy alone its name is all that tells, and is said to."""
+    base = sampled()
+    copy = replace(base.copies[0], failures=(FailureSample(topic, {}, 0),))
+    text = contract_text(guess(replace(base, copies=(copy,))))
+    (line,) = (line for line in text.splitlines() if topic in line)
+    assert doubted == ("its name may be of another group" in line)
+
+
+def test_members_with_parts_are_named() -> None:
+    """A correction has to be all of the event: what has parts is to be built by hand."""
+    text = contract_text(guess(sampled()))
+    assert "  #   meta: ???  # it has parts: build it of them" in text
+
+
 def test_a_ledger_and_an_outbox_are_told_by_their_rows(tmp_path: Path) -> None:
     """One names events of the sample, the other ids of the source and the topic."""
     times = "timestamp with time zone"

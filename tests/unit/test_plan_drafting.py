@@ -248,7 +248,9 @@ def test_nobody_is_said_only_where_all_groups_are_seen(readers: tuple[str, ...],
     of = contract()
     now = world(of)
     route = replace(now.route, readers=readers, sees_all_groups=all_seen)
-    assert said == planned(of, replace(now, route=route)).also_read_by
+    found = planned(of, replace(now, route=route))
+    assert said == found.also_read_by
+    assert "not looked at" == found.replaced(topic_id="").also_read_by  # the plan was refused before
 
 
 @pytest.mark.parametrize(("main", "refused"), [(True, True), (False, False)])
