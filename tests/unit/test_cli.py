@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.shell_completion import BashComplete
+from click.testing import CliRunner
 
 from reconcile import cli
 from reconcile.lab.airflow.standalone import Standalone
@@ -39,6 +40,14 @@ def test_commands_on_contracts_and_runs_take_the_same_settings() -> None:
     }
     assert {"fence", "contract check", "run", "report"} <= taken.keys()
     assert [] == [name for name, options in taken.items() if not {"--config", "--workspace"} <= options]
+
+
+def test_what_is_asked_of_the_wrong_place_is_told(tmp_path: Path) -> None:
+    """A trace takes a contract and no run; a world that is not there is not said to be down."""
+    traced = CliRunner().invoke(cli.cli, ["trace", "n1", "x"])
+    assert "trace takes a contract, and `explain` a run" in str(traced.exception)
+    nowhere = CliRunner().invoke(cli.cli, ["lab", "down", "--dir", str(tmp_path / "none")])
+    assert (0, True) == (nowhere.exit_code, f"there is no world in {tmp_path}/none" in nowhere.stderr)
 
 
 def test_a_fence_loads_nothing_heavy() -> None:
