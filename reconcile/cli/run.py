@@ -119,7 +119,7 @@ def run(context: click.Context, /, **given: Any) -> None:
             require_suites(job)
         with planned(*wanted.stages(checking)):
             pipeline.gather(job)
-            summary = pipeline.audit(job)
+            summary = pipeline.audit(job, require_known=True)
             checked = pipeline.quality(job) if checking else None
             results, quality = checked.results if checked is not None else (), quality_result(checked)
             if not wanted.as_json:

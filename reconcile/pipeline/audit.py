@@ -89,11 +89,17 @@ _KEYS = 100
 """So many keys show how they are written."""
 
 
-def audit(job: Job, terms: Mapping[str, PlanTerms], corrections: Collection[tuple[str | None, int, int]] = ()) -> None:
+def audit(
+    job: Job,
+    terms: Mapping[str, PlanTerms],
+    corrections: Collection[tuple[str | None, int, int]] = (),
+    *,
+    require_known: bool = False,
+) -> None:
     """Compare, confirm and attribute what was gathered into the run; do nothing if that was done.
 
     `terms` say for each consumer what would be repaired; `corrections` are the places in the topic, with the ids, where
-    those of earlier runs stand.
+    those of earlier runs stand. With `require_known` ids that nobody has are refused.
     """
     inputs = job.inputs([Gathered.ARTIFACT])
     if job.run.done(Summary.ARTIFACT, inputs):
@@ -106,7 +112,7 @@ def audit(job: Job, terms: Mapping[str, PlanTerms], corrections: Collection[tupl
         )
     job.run.discard("audit")
     gathered = _gathered(job, inputs)
-    _require_known(job, gathered)
+    _look_for_ids(job, gathered, require_known=require_known)
     tests = {name: _event_tests(job, gathered, job.contract.consumer(name)) for name in gathered.links}
     gathered, compared = _grounded(job, gathered, _compare(job, gathered, tests), tests)
     confirmed = _confirm(job, gathered, compared, corrections)
@@ -186,8 +192,8 @@ def _gathered(job: Job, inputs: Inputs) -> _Gathered:
     )
 
 
-def _require_known(job: Job, gathered: _Gathered) -> None:
-    """Raise RefusedError if neither side of any link has one of the ids that were asked for; say which are missing."""
+def _look_for_ids(job: Job, gathered: _Gathered, *, require_known: bool) -> None:
+    """Say which of the ids that were asked for no side has; raise RefusedError if that are all, and they have to be."""
     if not job.scope.ids or gathered.unread:
         return
     missing = set(job.scope.ids)
@@ -198,7 +204,7 @@ def _require_known(job: Job, gathered: _Gathered) -> None:
         missing -= {id_text for (id_text,) in rows}
     if missing:
         named = listed([quoted(each) for each in sorted(missing)])
-        if len(missing) == len(set(job.scope.ids)) and gathered.log.isEmpty():
+        if require_known and len(missing) == len(set(job.scope.ids)) and gathered.log.isEmpty():
             raise RefusedError(
                 f"neither side has {named}, and no record is of it: see how the contract's ids are written"
             )

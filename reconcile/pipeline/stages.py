@@ -70,14 +70,17 @@ def gather(job: Job) -> Gathered:
 
 
 @_staged
-def audit(job: Job) -> Summary:
-    """Turn what was gathered into findings; return their figures, with what was known of them before."""
+def audit(job: Job, *, require_known: bool = False) -> Summary:
+    """Turn what was gathered into findings; return their figures, with what was known of them before.
+
+    With `require_known` ids that nobody has are refused: a person has misspelt them. What a program asks for is done.
+    """
     from reconcile.pipeline import audit as stage
     from reconcile.pipeline import findings_table, record
     from reconcile.repair import planning
 
     terms = {each.name: planning.terms(job.contract, each) for each in job.consumers}
-    stage.audit(job, terms, record.places(job))
+    stage.audit(job, terms, record.places(job), require_known=require_known)
     summary = record.audited(job, job.run.read(Summary))
     try:
         findings_table.append(job)

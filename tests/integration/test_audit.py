@@ -26,6 +26,7 @@ from reconcile.lab import faults, truth, world
 from reconcile.lab.airflow.spark_cluster import cluster
 from reconcile.lab.folder import Lab
 from reconcile.lab.traffic import traffic
+from reconcile.pipeline import stages as pipeline
 from reconcile.pipeline import tables
 from reconcile.pipeline.handoffs import Summary
 from reconcile.pipeline.job import reading_job
@@ -180,9 +181,12 @@ def test_only_the_ids_that_were_asked_for(runs: Runs, damaged: Lab, found: Findi
 
 
 def test_an_id_that_nobody_has_is_no_agreement(runs: Runs) -> None:
-    """It was spelled wrongly, or is of another world."""
+    """It was spelled wrongly, or is of another world: a person is told so, and a request is done."""
+    job = runs.job("user-account", "nobody", ids=["NOPE"])
+    pipeline.gather(job)
     with pytest.raises(RefusedError, match='neither side has "NOPE"'):
-        runs.audited("user-account", "nobody", ids=["NOPE"])
+        pipeline.audit(job, require_known=True)
+    assert (0, 0) == (pipeline.audit(job).exit_code, pipeline.audit(job).links[0].compared)
 
 
 def test_a_run_id_that_is_used_again_is_said(runs: Runs, summaries: dict[str, Summary]) -> None:
