@@ -140,7 +140,7 @@ def test_more_rows_than_are_few_stay_with_spark(spark: SparkSession) -> None:
     """They are not kept in this process, however many there are."""
     assert local_frames.localized(spark.range(11).toDF("n"), 10) is None
     assert local_frames.rows(spark.range(3).toDF("n")) is None
-    many = local_frames.of_rows(spark, ((each,) for each in range(50_001)), "n bigint")
+    many = local_frames.of_rows(spark, ((each,) for each in range(500_001)), "n bigint")
     assert (None, None) == (local_frames.rows(many), local_frames.table(many))
 
 
