@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -127,6 +128,7 @@ def shop() -> Iterator[Shop]:
         yield made(Shop(lab))
     finally:
         clear()
+        gc.collect()  # the clients in the frames of errors would go on asking for this broker
 
 
 def made(shop: Shop) -> Shop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ def application(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     java = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
     beans = jvm.java.lang.management.ManagementFactory
     cpu, compiling = [], []
+    gc.collect()  # clients that other tests have left would go on saying that their broker is gone
     with seeded_world(aggregates=200, ports=ports_of("long application")) as lab, _stderr() as stderr:
         runs = Runs.of(spark, lab, tmp_path_factory.mktemp("long-application"))
         for number in range(RUNS):
