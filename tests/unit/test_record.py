@@ -77,7 +77,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     file = contract_file(tmp_path)
     place, run = made_run(tmp_path / "runs", [finding()], contract=file, run_id="first")
     _, later = made_run(tmp_path / "runs", [], contract=file, run_id="later")
-    monkeypatch.setattr("reconcile.pipeline.audit.audit", lambda *_: None)
+    monkeypatch.setattr("reconcile.pipeline.audit.audit", lambda *_, **__: None)
     monkeypatch.setattr("reconcile.pipeline.verify.verify", lambda _: verified())
     first = Job(load_contract(file), file, Settings(workspace=place.root), place, run)
     pipeline.audit(first)
@@ -108,7 +108,7 @@ def cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     file = contract_file(tmp_path)
     place, run = made_run(tmp_path / "runs", contract=file)
 
-    def work(*_: object) -> Verified:
+    def work(*_: object, **__: object) -> Verified:
         (tmp_path / "runs" / "control.db").write_bytes(b"no database any more, and long enough to be looked at" * 99)
         return verified()
 

@@ -81,7 +81,7 @@ def world_of(folder: Path, monkeypatch: pytest.MonkeyPatch, contract: str) -> Wo
     monkeypatch.setattr(import_module("reconcile.cli.run"), "new_job", new_job)
     monkeypatch.setattr("reconcile.pipeline.quality.require_suites", lambda _: made.did.append("suites"))
     monkeypatch.setattr(pipeline, "gather", lambda _: made.did.append("gather"))
-    monkeypatch.setattr(pipeline, "audit", lambda job: job.run.read(Summary))
+    monkeypatch.setattr(pipeline, "audit", lambda job, **_: job.run.read(Summary))
     monkeypatch.setattr(pipeline, "quality", quality)
     monkeypatch.setattr(pipeline, "plan", plan)
     monkeypatch.setattr(repair, "emitted", lambda *_: made.did.append("emit"))
