@@ -39,6 +39,7 @@ test-servers: setup jars/.lakes ## the tests that are not in `check`
 
 .PHONY: test-example
 test-example: setup ## the examples as tests; they fetch 75 MB more, and take minutes
+	@RECONCILE_JARS= $(BIN)/python -c 'from examples.connect.jars import fetched; fetched()'
 	$(PYTEST) -q -n 2 $(EXAMPLES)
 
 .PHONY: domain-coverage
